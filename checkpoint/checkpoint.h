@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/model_metadata.h"
+#include "checkpoint/tensor.h"
+#include "checkpoint/text_assets.h"
+
+namespace baton::checkpoint {
+
+// A model on disk, memory-mapped and checked: every tensor lies inside its file and has the shape
+// that the metadata demands. Immutable and thread-safe after Open. Tensor data stays valid as long
+// as the Checkpoint lives.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  // Opens a .gguf file or a Hugging Face directory, whichever `path` is. No weight is read.
+  //   kNotFound            nothing there, or a part named by the index is missing
+  //   kInvalidArgument     damaged: truncated, overlapping or lying offsets, missing or misshapen
+  //                        tensors; the message names file, tensor and what was expected
+  //   kFailedPrecondition  well-formed but unsupported: architecture, tensor type; lists what is
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
+
+  virtual const ModelMetadata& metadata() const = 0;
+  virtual const TextAssets& text_assets() const = 0;
+
+  // Tensors under canonical names, the same for every format and family:
+  //   token_embedding.weight [vocab, hidden]      output_norm.weight [hidden]
+  //   output.weight [vocab, hidden]                absent when metadata().tied_embeddings
+  //   layers.N.attention_norm.weight [hidden]     layers.N.mlp_norm.weight [hidden]
+  //   layers.N.q.weight [heads*head_dim, hidden]  layers.N.k.weight, layers.N.v.weight
+  //   [kv_heads*head_dim, hidden] layers.N.o.weight [hidden, heads*head_dim]
+  //   layers.N.{q,k,v,o}.bias  when attention_bias layers.N.gate.weight, layers.N.up.weight
+  //   [intermediate, hidden] layers.N.down.weight [hidden, intermediate]
+  // Returns nullptr for a name the model lacks.
+  virtual const Tensor* Find(std::string_view canonical_name) const = 0;
+  // Every tensor, in canonical-name order.
+  virtual const std::map<std::string, Tensor, std::less<>>& tensors() const = 0;
+
+  // SHA-256-like identity of the weights, for the fingerprint handshake between workers: a hash
+  // over metadata, tensor names, types, shapes and sampled contents. Lower-case hex.
+  virtual const std::string& fingerprint() const = 0;
+};
+
+}  // namespace baton::checkpoint

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace baton::checkpoint {
+
+// GGUF token types (tokenizer.ggml.token_type).
+enum class TokenType : std::uint8_t {
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+// A vocabulary as GGUF carries it.
+struct GgufVocabulary {
+  std::string model;  // tokenizer.ggml.model: "gpt2", "llama", ...
+  std::string pre;    // tokenizer.ggml.pre: "smollm", ...; empty when absent
+  std::vector<std::string> tokens;
+  std::vector<TokenType> types;     // same length as tokens
+  std::vector<float> scores;        // same length, or empty
+  std::vector<std::string> merges;  // "a b"
+  bool add_bos = false;
+  bool add_eos = false;
+  bool add_space_prefix = false;
+};
+
+// Everything text/ needs to turn strings into ids and back, and messages into a prompt. Exactly one
+// of `tokenizer_json` and `gguf` is set.
+struct TextAssets {
+  std::optional<std::string> tokenizer_json;  // the text of tokenizer.json
+  std::optional<GgufVocabulary> gguf;
+  std::optional<std::string> chat_template;  // Jinja source
+  // Special tokens by role as the template sees them: "bos_token", "eos_token", "unk_token",
+  // "pad_token", ... -> text.
+  std::map<std::string, std::string> special_tokens;
+  std::optional<std::int32_t> bos_id;
+  std::vector<std::int32_t> eos_ids;  // every id that ends an output, without repeats
+  // Sampling defaults of generation_config.json, by its own names ("temperature", "top_p", ...).
+  std::map<std::string, double> generation_defaults;
+};
+
+}  // namespace baton::checkpoint
