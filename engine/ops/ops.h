@@ -1,0 +1,122 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/kv/kv_pool.h"
+#include "engine/model/model_plan.h"
+
+namespace baton::engine {
+
+// Activations in the backend's own memory, [rows, columns] row-major. On the CPU backends the
+// elements are float. A plain view; the owner is a MatrixBuffer.
+struct Matrix {
+  void* data = nullptr;
+  int rows = 0;
+  int columns = 0;
+  float* f32() const { return static_cast<float*>(data); }
+  // The first `num_rows` rows.
+  Matrix Rows(int num_rows) const { return {data, num_rows, columns}; }
+};
+
+// Owns the memory of one Matrix.
+class MatrixBuffer {
+ public:
+  virtual ~MatrixBuffer() = default;
+  virtual Matrix matrix() const = 0;
+};
+
+// The rows of one sequence in a ragged batch: rows [first_row, first_row + num_rows) are its tokens
+// at positions [start_position, start_position + num_rows). `block_table` covers all positions up
+// to the last of them.
+struct BatchSequence {
+  int first_row = 0;
+  int num_rows = 0;
+  int start_position = 0;
+  std::span<const BlockId> block_table;
+};
+
+// The rows computed together in one step: prefill chunks and decode rows mixed, in any order.
+struct RaggedBatch {
+  std::span<const std::int32_t> tokens;     // [num_rows]
+  std::span<const std::int32_t> positions;  // [num_rows]
+  std::span<const BatchSequence> sequences;
+  int num_rows() const { return static_cast<int>(tokens.size()); }
+};
+
+// Weights of one layer, or of the embedding / final norm / head, in the backend's own form. Opaque
+// outside the backend that made them. May point into the checkpoint, which must outlive them.
+class LayerWeights {
+ public:
+  virtual ~LayerWeights() = default;
+};
+class EdgeWeights {
+ public:
+  virtual ~EdgeWeights() = default;
+};
+
+// The arithmetic of a model on one device, in steps coarse enough for a backend to fuse inside.
+// Batch-invariant: what a row becomes never depends, in any bit, on the other rows of the batch, on
+// how a prompt was cut into chunks, or on the number of threads: sums run in one order, and
+// attention walks key blocks at absolute positions.
+// Thread-compatible: one step at a time per object; a backend brings its own threads.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(
+      const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan, int layer) = 0;
+  virtual absl::StatusOr<std::unique_ptr<EdgeWeights>> LoadEdges(
+      const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan) = 0;
+
+  // x[t, :] = embedding[tokens[t], :].   x: [num_rows, hidden]
+  virtual absl::Status Embed(const EdgeWeights& edges, const RaggedBatch& batch, Matrix x) = 0;
+
+  // n = RmsNorm(x); q, k, v = n * Wqkv (+ bias); q and k rotated by position; k and v written to
+  // the batch's slots in layer `layer` of `kv`; q written out.
+  //   x: [num_rows, hidden], unchanged; q: [num_rows, num_heads * head_dim]
+  virtual absl::Status QkvRopeAppend(const ModelPlan& plan, int layer, const LayerWeights& weights,
+                                     const RaggedBatch& batch, Matrix x, KvPool& kv, Matrix q) = 0;
+
+  // Causal attention of each row over its own sequence's positions [0, position], read from `kv`;
+  // query head h uses KV head h / (num_heads / num_kv_heads).
+  //   q, out: [num_rows, num_heads * head_dim]; must not alias
+  virtual absl::Status PagedAttention(const ModelPlan& plan, int layer, const RaggedBatch& batch,
+                                      Matrix q, const KvPool& kv, Matrix out) = 0;
+
+  // x += attention * Wo (+ bias).   attention: [num_rows, num_heads * head_dim]
+  virtual absl::Status AttentionOutput(const ModelPlan& plan, int layer,
+                                       const LayerWeights& weights, Matrix attention, Matrix x) = 0;
+
+  // n = RmsNorm(x); x += Wdown * (silu(Wgate * n) * (Wup * n)).
+  virtual absl::Status Mlp(const ModelPlan& plan, int layer, const LayerWeights& weights,
+                           Matrix x) = 0;
+
+  // logits[i, :] = head * RmsNorm(x[rows[i], :]).
+  //   x: [num_rows, hidden]; logits: host memory, [rows.size(), vocab]
+  virtual absl::Status Logits(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
+                              std::span<const std::int32_t> rows, float* logits) = 0;
+};
+
+enum class ComputeMode : std::uint8_t {
+  kFast,  // activations quantized to 8 bits where weights are quantized, float sums
+  kF32,   // float activations and products throughout
+};
+
+struct OpsOptions {
+  ComputeMode compute = ComputeMode::kFast;
+  int num_threads = 1;  // total, the caller's thread included
+};
+
+// The clear, slow, single-threaded judge of every other backend: always plain float.
+std::unique_ptr<Ops> MakeReferenceOps();
+// Vectorised and threaded; picks the instruction set at run time.
+std::unique_ptr<Ops> MakeCpuOps(const OpsOptions& options);
+
+}  // namespace baton::engine
