@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace baton {
+
+// What two workers must have in common before KV bytes may pass between them. Equal fields mean
+// that a block computed by one can be attended to by the other, bit for bit.
+struct ModelFingerprint {
+  std::string model;     // checkpoint fingerprint, hex
+  std::string compute;   // "fast" or "f32"
+  std::string kv_dtype;  // "f16" or "f32"
+  std::int32_t num_layers = 0;
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;
+  std::int32_t block_size = 0;  // tokens
+  bool operator==(const ModelFingerprint&) const = default;
+};
+
+// A decode worker's answer to a reservation: where each KV block of a prompt goes, until when, and
+// what the sender must be. The transfer id is the decode worker's own and never reused within its
+// incarnation.
+struct TransferTicket {
+  std::uint64_t transfer_id = 0;
+  std::string worker_id;          // of the decode worker
+  std::uint64_t incarnation = 0;  // tells a restarted worker from its former self
+  absl::Duration lease;           // renewed by the sender while it works; expiry frees the blocks
+  std::string address;            // host:port of the decode worker's transfer endpoint
+  std::int32_t num_tokens = 0;    // prompt tokens to hand over
+  // blocks[i] is the destination of prompt tokens [i * block_size, (i + 1) * block_size), the same
+  // in every layer.
+  std::vector<std::int32_t> blocks;
+  ModelFingerprint fingerprint;
+};
+
+}  // namespace baton

@@ -1,0 +1,130 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/sampling_params.h"
+#include "common/transfer_ticket.h"
+
+// Moving the KV blocks of a prompt from a prefill worker's pool into a decode worker's, layer by
+// layer while the prompt is still being computed. These two facades are all that workers see; plan,
+// session state machines and transports stand behind them.
+namespace baton::kvtransfer {
+
+// A pool's memory as this library sees it: layers[l] + block * block_bytes is one block of layer l.
+// The memory must outlive whoever holds the view.
+struct KvMemory {
+  std::vector<std::byte*> layers;
+  std::size_t block_bytes = 0;
+  int num_blocks = 0;
+};
+
+// The end-of-transfer record: what the decode worker needs besides the blocks.
+struct HandoffRecord {
+  SampledToken first_token;
+  FinishReason finish = FinishReason::kNone;  // not kNone: the request ended with its first token
+};
+
+struct LayerMark {
+  int layer = 0;
+  absl::Time ready;  // PutLayer was called (the last call for this layer)
+  absl::Time sent;   // its first byte was given to the wire
+};
+
+// What a sender knows of a transfer that was acknowledged.
+struct SendReport {
+  std::int64_t bytes = 0;
+  absl::Time first_byte;
+  absl::Time completed;     // Complete() was called
+  absl::Time acknowledged;  // the receiver has every block and the record
+  std::vector<LayerMark> layers;
+  std::string transport;  // "shm" or "grpc"
+};
+
+// The prefill worker's end. Thread-safe; PutLayer and Complete never block on the wire.
+class TransferSender {
+ public:
+  struct Options {
+    std::string worker_id;
+    std::uint64_t incarnation = 0;
+    ModelFingerprint fingerprint;
+    KvMemory memory;
+    std::string transport = "auto";  // "auto" (shm on the same host, else grpc), "shm", "grpc"
+    absl::Duration connect_timeout = absl::Seconds(5);
+    absl::Duration ack_timeout = absl::Seconds(10);  // from Complete to the acknowledgement
+    bool checksum = false;                           // CRC32C per block, verified by the receiver
+  };
+  // Called once per transfer, on a library thread: OK with a report, or why it failed. Either way
+  // the library no longer reads the transfer's source blocks.
+  using DoneCallback =
+      std::function<void(std::uint64_t key, const absl::Status& status, const SendReport& report)>;
+
+  static std::unique_ptr<TransferSender> Create(Options options, const Clock& clock);
+  // Aborts what is under way; calls every pending DoneCallback before it returns.
+  virtual ~TransferSender() = default;
+
+  // Starts the transfer of `ticket`, opening the link to its worker (handshake, fingerprint check)
+  // on a library thread when there is none. `source_blocks[i]` is where prompt block i lies in our
+  // pool. Renews the lease until the transfer ends. Returns a key for the calls below.
+  virtual std::uint64_t Begin(const TransferTicket& ticket, std::vector<std::int32_t> source_blocks,
+                              DoneCallback done) = 0;
+  // Layer `layer` of prompt blocks [first_block, last_block) is final in memory: send it now.
+  virtual void PutLayer(std::uint64_t key, int layer, int first_block, int last_block) = 0;
+  // All layers were put; deliver the record after them.
+  virtual void Complete(std::uint64_t key, HandoffRecord record) = 0;
+  // Gives up; the receiver is told, and `done` is called with `why`.
+  virtual void Abort(std::uint64_t key, absl::Status why) = 0;
+};
+
+// What a receiver knows of a completed transfer.
+struct ReceiveReport {
+  std::int64_t bytes = 0;
+  absl::Time first_byte;
+  absl::Time completed;
+  std::string transport;
+};
+
+// The decode worker's end. Thread-safe.
+class TransferReceiver {
+ public:
+  struct Options {
+    std::string worker_id;
+    std::uint64_t incarnation = 0;
+    ModelFingerprint fingerprint;
+    KvMemory memory;
+    std::string listen_address = "0.0.0.0:0";
+    std::string advertise_host = "127.0.0.1";  // host that senders dial, with the port bound
+    absl::Duration lease = absl::Seconds(10);
+    bool allow_shared_memory = true;
+  };
+  struct Callbacks {
+    // Exactly one of the two is called per reservation, on a library thread, unless Release comes
+    // first. After either, nothing writes to its blocks any more.
+    std::function<void(std::uint64_t transfer_id, const HandoffRecord&, const ReceiveReport&)>
+        on_complete;  // every block of every layer arrived, and the record
+    std::function<void(std::uint64_t transfer_id, const absl::Status&)> on_failed;
+  };
+  //   kUnavailable  the address cannot be bound; names it
+  static absl::StatusOr<std::unique_ptr<TransferReceiver>> Start(Options options,
+                                                                 Callbacks callbacks,
+                                                                 const Clock& clock);
+  virtual ~TransferReceiver() = default;
+
+  // Opens a reservation: `blocks[i]` receives prompt block i. The caller keeps owning the blocks
+  // and must not touch or free them until on_complete, on_failed or Release.
+  virtual TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) = 0;
+  // Ends a reservation in any state: when it returns nothing writes to its blocks any more, late
+  // frames are refused, and no callback of it will run. Waits for at most one block's copy.
+  virtual void Release(std::uint64_t transfer_id) = 0;
+  virtual int port() const = 0;
+};
+
+}  // namespace baton::kvtransfer
