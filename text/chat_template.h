@@ -1,0 +1,68 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "text/jinja/value.h"
+
+namespace baton::text {
+
+namespace jinja {
+class Program;
+}
+
+// What a chat request gives to the template. The values keep the order of keys and the difference
+// between 1 and 1.0: parse them from the request's JSON text with jinja::ParseJson.
+struct ChatTemplateInput {
+  jinja::Value messages;   // a list of dicts
+  jinja::Value tools;      // a list; default: none
+  jinja::Value documents;  // a list; default: none
+  bool add_generation_prompt = true;
+  std::map<std::string, jinja::Value> extra;  // chat_template_kwargs; they win over special tokens
+};
+
+// A model's chat template, compiled once and run for every chat request, in the environment that
+// Hugging Face's transformers gives it. Immutable and thread-safe after Compile. A run is bounded
+// in steps, memory, output and depth (jinja/limits.h) and can reach nothing outside its inputs.
+class ChatTemplate {
+ public:
+  // Compiles `source`. `special_tokens`: "bos_token" -> text and so on, seen as variables.
+  //   kInvalidArgument     a syntax error; the message begins with "line L, column C: "
+  //   kFailedPrecondition  a tag, filter, test or function that does not exist here; likewise
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Compile(
+      std::string_view source, const std::map<std::string, std::string>& special_tokens);
+  ~ChatTemplate();
+  ChatTemplate(const ChatTemplate&) = delete;
+  ChatTemplate& operator=(const ChatTemplate&) = delete;
+
+  // Renders the prompt. `clock` and `time_zone` serve strftime_now().
+  //   kInvalidArgument    the template refused the input by raise_exception (the message is exactly
+  //                       the template's) or failed on it ("chat template, line L: ...")
+  //   kResourceExhausted  a bound was hit
+  absl::StatusOr<std::string> Render(const ChatTemplateInput& input, const Clock& clock,
+                                     absl::TimeZone time_zone = absl::LocalTimeZone()) const;
+
+  // Renders with exactly the given variables and no others; for tests and tools.
+  absl::StatusOr<std::string> RenderWith(const std::map<std::string, jinja::Value>& variables,
+                                         const Clock& clock,
+                                         absl::TimeZone time_zone = absl::LocalTimeZone()) const;
+
+  // Whether the template itself looks into a message content that is a list of parts
+  // ({"type": "text", "text": ...}). If not, a server should join the text parts to one string
+  // before rendering. Found out at Compile by rendering one such message.
+  bool accepts_content_parts() const { return accepts_content_parts_; }
+
+ private:
+  ChatTemplate(std::unique_ptr<const jinja::Program> program,
+               std::map<std::string, std::string> special_tokens);
+
+  const std::unique_ptr<const jinja::Program> program_;
+  const std::map<std::string, std::string> special_tokens_;
+  bool accepts_content_parts_ = false;
+};
+
+}  // namespace baton::text
