@@ -5,6 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "prometheus/counter.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "prometheus/text_serializer.h"
 
