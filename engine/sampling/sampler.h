@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/sampling_params.h"
+#include "engine/sampling/top_candidates.h"
 
 namespace baton::engine {
 
@@ -13,24 +14,48 @@ namespace baton::engine {
 // number it would have used.
 double CounterUniform(std::uint64_t seed, std::uint64_t position);
 
-// Chooses output token number `output.size()` of a sequence from its logits: penalties and bias,
-// then temperature, top_k, top_p, min_p, then one draw of CounterUniform(seed, output.size()).
-// Log-probabilities reported are of the raw logits, before any of these (OpenAI's meaning).
-// Deterministic; ties go to the lowest token id. Scratch memory is kept between calls.
-// Not thread-safe.
+// Chooses output token number `output.size()` of a sequence from its logits: penalties, then bias
+// and the mask of stop tokens before min_tokens; then temperature, top_k, top_p (of what top_k
+// left), min_p (against the best); then one draw of CounterUniform(seed, output.size()).
+// Log-probabilities reported are of the raw logits, before any of these (OpenAI's meaning), by a
+// log-softmax in double. Deterministic; ties go to the lowest token id. A NaN logit counts as -inf;
+// when nothing is left, the lowest id is taken. Token ids outside the vocabulary are ignored.
+// Cost: one pass over the vocabulary when greedy, one exponential per token when sampling without
+// top_k or min_p, and a selection (never a full sort) with top_k or top_p.
+// Scratch memory is kept between calls. Not thread-safe.
 class Sampler {
  public:
-  // `logits`: [vocab], overwritten. `prompt` and `output`: the sequence's tokens so far.
+  // `logits`: [vocab], vocab >= 1, overwritten. `prompt` and `output`: the sequence's tokens so
+  // far.
   SampledToken Sample(const SamplingParams& params, std::span<const std::int32_t> prompt,
                       std::span<const std::int32_t> output, std::span<float> logits);
 
   // Log-probability of `token` and the `num_top` best under `logits` (unchanged), for prompt
-  // log-probabilities.
+  // log-probabilities. Requires a token inside the vocabulary.
   SampledToken Score(std::int32_t token, int num_top, std::span<const float> logits);
 
  private:
-  std::vector<std::int32_t> candidates_;
-  std::vector<float> probabilities_;
+  // A token that may be drawn and its probability relative to the best one's.
+  struct Candidate {
+    std::int32_t token;
+    double weight;
+  };
+
+  void ApplyPenalties(const SamplingParams& params, std::span<const std::int32_t> prompt,
+                      std::span<const std::int32_t> output, std::span<float> logits);
+  std::int32_t DrawFromAll(float temperature, double uniform, std::span<const float> logits);
+  std::int32_t DrawFiltered(const SamplingParams& params, double uniform,
+                            std::span<const float> logits);
+  // Fills candidates_, best first, with what top_k and top_p leave.
+  void KeepTop(const SamplingParams& params, float best, std::span<const float> logits);
+  // Fills candidates_, in id order, with what min_p leaves of the whole vocabulary.
+  void KeepAboveMinP(const SamplingParams& params, float best, std::span<const float> logits);
+
+  TopCandidates top_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> weights_;        // [vocab]
+  std::vector<std::int32_t> counts_;  // [vocab], all zero between calls
+  std::vector<float> sanitized_;      // [vocab]
 };
 
 // Why a sequence that just produced `output` ends, or kNone: a stop token after min_tokens (kStop),
