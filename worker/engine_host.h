@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/checkpoint.h"
+#include "common/transfer_ticket.h"
+#include "engine/kv/block_allocator.h"
+#include "engine/kv/kv_pool.h"
+#include "engine/model_runner.h"
+#include "kvtransfer/transfer.h"
+#include "worker/scheduler.h"
+#include "worker/worker_config.h"
+
+namespace baton::worker {
+
+// How many KV blocks a worker gets: kv_blocks if set, else kv_memory / bytes of a block over all
+// layers, else what max_num_seqs sequences of min(max_context, 2048) tokens need but at most a
+// quarter of `machine_bytes` and at least one sequence of max_context tokens when that fits half.
+//   kInvalidArgument  the memory given does not hold one block; names both sizes
+absl::StatusOr<int> ChooseNumBlocks(const WorkerConfig& config, const engine::KvLayout& layout,
+                                    int max_context, std::uint64_t machine_bytes);
+
+// A loaded model with its KV pool and block allocator: everything a scheduler computes with. Owns
+// all of it. Step and the allocator as they say; the rest is immutable.
+class EngineHost final : public StepRunner {
+ public:
+  // Opens and loads the checkpoint (seconds for large models), logging progress. The compute
+  // threads get config.nice.
+  //   errors of Checkpoint::Open, MakeModelPlan, ModelRunner::Load and KvPool::Create, with the
+  //   model's path
+  static absl::StatusOr<std::unique_ptr<EngineHost>> Create(const WorkerConfig& config);
+
+  absl::Status Step(std::span<const engine::SequenceStep> sequences,
+                    const engine::LayerHook& on_layer,
+                    const engine::LogitsHook& on_logits) override;
+
+  const ModelFingerprint& fingerprint() const { return fingerprint_; }
+  const engine::KvLayout& layout() const { return kv_->layout(); }
+  engine::KvPool& kv() { return *kv_; }
+  engine::BlockAllocator& allocator() { return allocator_; }
+  // The pool as transfers see it.
+  kvtransfer::KvMemory transfer_memory() const;
+  const std::string& model_name() const { return model_name_; }
+  int max_context() const { return runner_->plan().max_context; }
+  int vocab_size() const { return runner_->plan().vocab_size; }
+  int num_layers() const { return layout().num_layers; }
+  int max_rows() const { return runner_->max_rows(); }
+
+ private:
+  EngineHost(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+             std::unique_ptr<engine::ModelRunner> runner, std::unique_ptr<engine::KvPool> kv,
+             ModelFingerprint fingerprint, std::string model_name);
+  const std::shared_ptr<const checkpoint::Checkpoint> checkpoint_;
+  const std::unique_ptr<engine::ModelRunner> runner_;
+  const std::unique_ptr<engine::KvPool> kv_;
+  engine::BlockAllocator allocator_;
+  const ModelFingerprint fingerprint_;
+  const std::string model_name_;
+};
+
+}  // namespace baton::worker
