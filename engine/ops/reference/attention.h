@@ -1,0 +1,13 @@
+#pragma once
+#include <vector>
+
+namespace baton::engine::reference {
+
+// Attention of one query head of one row over positions [0, num_positions):
+//   out = sum over p of softmax(scale * q . keys[p]) * values[p]
+//   q, out: [head_dim]; keys, values: [num_positions, head_dim]; num_positions >= 1
+// Two passes, the largest score subtracted before the exponential.
+void AttentionRow(const float* q, const float* keys, const float* values, int num_positions,
+                  int head_dim, float scale, std::vector<float>& scores, float* out);
+
+}  // namespace baton::engine::reference

@@ -1,0 +1,13 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "checkpoint/tensor.h"
+
+namespace baton::engine::reference {
+
+// x[t, :] = table[tokens[t], :].   table: [vocab, hidden], any dtype; x: [tokens.size(), hidden]
+// Every token must lie in the vocabulary.
+void Embedding(const checkpoint::Tensor& table, std::span<const std::int32_t> tokens, float* x);
+
+}  // namespace baton::engine::reference
