@@ -42,7 +42,7 @@ class ModelRunner {
 
   // Computes one step. Either hook may be null (no logits are computed without a LogitsHook).
   //   kInvalidArgument  no rows, more than max_rows, a token id outside the vocabulary, a position
-  //                     beyond the context, or a block table too short
+  //                     beyond the context, a block table too short, or another model's KV pool
   absl::Status Step(std::span<const SequenceStep> sequences, KvPool& kv, const LayerHook& on_layer,
                     const LogitsHook& on_logits);
 
@@ -53,6 +53,11 @@ class ModelRunner {
  private:
   ModelRunner(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, ModelPlan plan,
               std::unique_ptr<Ops> ops, int max_rows);
+  absl::Status CheckStep(std::span<const SequenceStep> sequences, const KvPool& kv) const;
+  absl::Status RunLayers(const RaggedBatch& batch, KvPool& kv, const LayerHook& on_layer);
+  absl::Status RunLogits(std::span<const SequenceStep> sequences, int num_rows,
+                         const LogitsHook& on_logits);
+
   const std::shared_ptr<const checkpoint::Checkpoint> checkpoint_;
   const ModelPlan plan_;
   const std::unique_ptr<Ops> ops_;
