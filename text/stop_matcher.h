@@ -1,10 +1,11 @@
 #pragma once
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace baton::text {
@@ -12,8 +13,8 @@ namespace baton::text {
 // Watches one output stream for stop strings. Text goes in as it is detokenized; out comes what can
 // safely be shown: a tail that may still become a stop string is held back, and nothing of a stop
 // string (nor of what follows it) is ever given out, however the text was cut. The match that ends
-// first wins; of two that end together, the longer one. Aho & Corasick 1975: O(1) per byte,
-// whatever the number of stop strings. Not thread-safe; one per stream.
+// first wins; of two that end together, the longer one. Aho & Corasick 1975: amortised
+// O(number of stop strings) per byte, whatever their length. Not thread-safe; one per stream.
 class StopMatcher {
  public:
   // Empty strings in `stops` match nothing. With `include_stop_str_in_output` the text up to and
@@ -31,20 +32,23 @@ class StopMatcher {
   bool stopped() const { return match_.has_value(); }
 
  private:
+  // A node of the trie of stop strings; stands for the prefix on the path to it.
   struct Node {
-    std::array<std::int32_t, 256> next;  // the goto function, completed by failure links
-    std::int32_t depth = 0;              // bytes of the stop prefix this node stands for
-    std::int32_t stop = -1;              // the longest stop string that ends here, or -1
-    std::int32_t fail = 0;
+    std::vector<std::pair<char, std::int32_t>> edges;  // at most one for each stop string
+    std::int32_t depth = 0;                            // bytes in the prefix
+    std::int32_t stop = -1;  // the longest stop string that is a suffix of the prefix, or -1
+    std::int32_t fail = 0;   // the longest proper suffix of the prefix that is a prefix, too
   };
   void Insert(std::string_view stop, std::int32_t index);
-  void Complete();
+  void LinkFailures();
+  std::int32_t Child(std::int32_t node, char byte) const;  // -1 when there is none
+  std::int32_t Step(std::int32_t state, char byte) const;
 
   const bool include_stop_;
-  std::vector<std::int32_t> stop_num_bytes_;
-  std::vector<Node> nodes_;  // nodes_[0] is the root; empty when there is nothing to match
+  std::vector<std::size_t> stop_num_bytes_;
+  std::vector<Node> nodes_;  // nodes_[0] is the root
   std::int32_t state_ = 0;
-  std::string held_;  // the last nodes_[state_].depth bytes seen
+  std::string held_;  // the last nodes_[state_].depth bytes seen; empty with include_stop_
   std::optional<std::size_t> match_;
 };
 
