@@ -21,6 +21,9 @@ struct RopeMetadata {
   float low_frequency_factor = 1.0f;
   float high_frequency_factor = 4.0f;
   int original_max_position = 0;
+  // Divides the frequency of pair i, after any scaling; empty: all ones. GGUF files of Llama 3.1
+  // and later carry their scaling this way (tensor rope_freqs.weight).
+  std::vector<float> frequency_factors;
 };
 
 // Hyperparameters under one set of names, whatever the file format calls them. Checked on reading:

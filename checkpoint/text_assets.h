@@ -32,8 +32,9 @@ struct GgufVocabulary {
   bool add_space_prefix = false;
 };
 
-// Everything text/ needs to turn strings into ids and back, and messages into a prompt. Exactly one
-// of `tokenizer_json` and `gguf` is set.
+// Everything text/ needs to turn strings into ids and back, and messages into a prompt. At most one
+// of `tokenizer_json` and `gguf` is set; neither when the model comes without a tokenizer, which
+// suffices where only token ids are handled.
 struct TextAssets {
   std::optional<std::string> tokenizer_json;  // the text of tokenizer.json
   std::optional<GgufVocabulary> gguf;
@@ -42,7 +43,10 @@ struct TextAssets {
   // "pad_token", ... -> text.
   std::map<std::string, std::string> special_tokens;
   std::optional<std::int32_t> bos_id;
-  std::vector<std::int32_t> eos_ids;  // every id that ends an output, without repeats
+  // Every id that the model's files declare to end an output, ascending, without repeats: eos, eot
+  // and eom ids of a GGUF, those of generation_config.json and config.json. Only when a GGUF
+  // declares none are its control tokens searched for the usual texts ("<|im_end|>", ...).
+  std::vector<std::int32_t> eos_ids;
   // Sampling defaults of generation_config.json, by its own names ("temperature", "top_p", ...).
   std::map<std::string, double> generation_defaults;
 };

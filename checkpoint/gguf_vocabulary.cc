@@ -1,0 +1,183 @@
+#include "checkpoint/gguf_vocabulary.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "checkpoint/printable.h"
+#include "common/status.h"
+
+namespace baton::checkpoint {
+namespace {
+
+// Roles with the keys of their ids. Those that end an output are marked.
+struct Role {
+  std::string_view key;
+  std::string_view name;
+  bool ends_output;
+};
+
+constexpr Role kRoles[] = {
+    {"tokenizer.ggml.bos_token_id", "bos_token", false},
+    {"tokenizer.ggml.eos_token_id", "eos_token", true},
+    {"tokenizer.ggml.eot_token_id", "eot_token", true},
+    {"tokenizer.ggml.eom_token_id", "eom_token", true},
+    {"tokenizer.ggml.unknown_token_id", "unk_token", false},
+    {"tokenizer.ggml.padding_token_id", "pad_token", false},
+    {"tokenizer.ggml.seperator_token_id", "sep_token", false},  // spelled so in the format
+};
+
+// Texts by which llama.cpp recognises tokens that end an output where the file declares none.
+constexpr std::string_view kEndTexts[] = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>",         "<end_of_turn>", "<|endoftext|>",
+    "<|eom_id|>", "<EOT>",      "<|end_of_text|>", "</s>",          "<|endofturn|>",
+};
+
+// Pre-tokenizers whose models begin with BOS although old files do not say so.
+constexpr std::string_view kBosByDefault[] = {"llama3", "llama-v3", "llama-bpe"};
+
+struct SamplingKey {
+  std::string_view gguf;
+  std::string_view name;  // generation_config.json's
+};
+
+constexpr SamplingKey kSamplingKeys[] = {
+    {"general.sampling.temp", "temperature"},
+    {"general.sampling.top_k", "top_k"},
+    {"general.sampling.top_p", "top_p"},
+    {"general.sampling.min_p", "min_p"},
+    {"general.sampling.penalty_repeat", "repetition_penalty"},
+};
+
+template <typename Range, typename Value>
+bool Contains(const Range& range, const Value& value) {
+  return std::find(std::begin(range), std::end(range), value) != std::end(range);
+}
+
+absl::Status CheckLength(std::string_view key, std::size_t length, std::size_t num_tokens) {
+  if (length == num_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "metadata %s: %d entries, expected %d, one for each token", Quoted(key), length, num_tokens));
+}
+
+absl::Status ReadTypes(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  constexpr std::string_view kKey = "tokenizer.ggml.token_type";
+  const std::size_t num_tokens = vocabulary.tokens.size();
+  BATON_ASSIGN_OR_RETURN(const auto types, metadata.Integers(kKey));
+  if (!types.has_value()) {
+    vocabulary.types.assign(num_tokens, TokenType::kNormal);
+    return absl::OkStatus();
+  }
+  BATON_RETURN_IF_ERROR(CheckLength(kKey, types->size(), num_tokens));
+  vocabulary.types.reserve(num_tokens);
+  for (const std::int64_t type : *types) {
+    if (type < 0 || type > static_cast<std::int64_t>(TokenType::kByte)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "metadata %s: token type out of range: %d, must be 0..6", Quoted(kKey), type));
+    }
+    vocabulary.types.push_back(static_cast<TokenType>(type));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScores(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  constexpr std::string_view kKey = "tokenizer.ggml.scores";
+  BATON_ASSIGN_OR_RETURN(auto scores, metadata.Floats(kKey));
+  if (!scores.has_value()) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(CheckLength(kKey, scores->size(), vocabulary.tokens.size()));
+  vocabulary.scores = *std::move(scores);
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  const bool sentencepiece = vocabulary.model == "llama";
+  BATON_ASSIGN_OR_RETURN(const auto add_bos, metadata.Bool("tokenizer.ggml.add_bos_token"));
+  BATON_ASSIGN_OR_RETURN(const auto add_eos, metadata.Bool("tokenizer.ggml.add_eos_token"));
+  BATON_ASSIGN_OR_RETURN(const auto space, metadata.Bool("tokenizer.ggml.add_space_prefix"));
+  vocabulary.add_bos =
+      add_bos.value_or(sentencepiece || Contains(kBosByDefault, std::string_view(vocabulary.pre)));
+  vocabulary.add_eos = add_eos.value_or(false);
+  vocabulary.add_space_prefix = space.value_or(sentencepiece);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GgufVocabulary> ReadVocabulary(const GgufMetadata& metadata,
+                                              std::string_view model) {
+  GgufVocabulary vocabulary;
+  vocabulary.model = std::string(model);
+  BATON_ASSIGN_OR_RETURN(const auto pre, metadata.String("tokenizer.ggml.pre"));
+  vocabulary.pre = std::string(pre.value_or(""));
+  BATON_ASSIGN_OR_RETURN(const auto* tokens, metadata.Strings("tokenizer.ggml.tokens"));
+  if (tokens == nullptr || tokens->empty()) {
+    return absl::InvalidArgumentError("missing key: 'tokenizer.ggml.tokens', the vocabulary");
+  }
+  if (tokens->size() > std::numeric_limits<std::int32_t>::max()) {
+    return absl::InvalidArgumentError("metadata 'tokenizer.ggml.tokens': too many tokens");
+  }
+  vocabulary.tokens.assign(tokens->begin(), tokens->end());
+  BATON_RETURN_IF_ERROR(ReadTypes(metadata, vocabulary));
+  BATON_RETURN_IF_ERROR(ReadScores(metadata, vocabulary));
+  BATON_ASSIGN_OR_RETURN(const auto* merges, metadata.Strings("tokenizer.ggml.merges"));
+  if (merges != nullptr) vocabulary.merges.assign(merges->begin(), merges->end());
+  BATON_RETURN_IF_ERROR(ReadFlags(metadata, vocabulary));
+  return vocabulary;
+}
+
+absl::Status ReadRoles(const GgufMetadata& metadata, TextAssets& assets) {
+  const std::vector<std::string>& tokens = assets.gguf->tokens;
+  for (const Role& role : kRoles) {
+    BATON_ASSIGN_OR_RETURN(const auto id, metadata.Integer(role.key));
+    if (!id.has_value() || *id == std::numeric_limits<std::uint32_t>::max()) continue;  // "none"
+    if (*id < 0 || static_cast<std::size_t>(*id) >= tokens.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("metadata %s: token id out of range: %d, must be 0..%d", Quoted(role.key),
+                          *id, tokens.size() - 1));
+    }
+    const auto token = static_cast<std::int32_t>(*id);
+    assets.special_tokens[std::string(role.name)] = tokens[static_cast<std::size_t>(token)];
+    if (role.name == "bos_token") assets.bos_id = token;
+    if (role.ends_output) assets.eos_ids.push_back(token);
+  }
+  if (assets.gguf->add_bos && !assets.bos_id.has_value()) {
+    return absl::InvalidArgumentError(
+        "missing key: 'tokenizer.ggml.bos_token_id', since every prompt begins with it");
+  }
+  return absl::OkStatus();
+}
+
+void FindEndsByText(TextAssets& assets) {
+  const GgufVocabulary& vocabulary = *assets.gguf;
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const bool control = vocabulary.types[i] == TokenType::kControl;
+    if (control && Contains(kEndTexts, std::string_view(vocabulary.tokens[i]))) {
+      assets.eos_ids.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TextAssets> ReadGgufTextAssets(const GgufMetadata& metadata) {
+  TextAssets assets;
+  BATON_ASSIGN_OR_RETURN(const auto model, metadata.String("tokenizer.ggml.model"));
+  if (model.has_value() && *model != "no_vocab") {
+    BATON_ASSIGN_OR_RETURN(assets.gguf, ReadVocabulary(metadata, *model));
+    BATON_RETURN_IF_ERROR(ReadRoles(metadata, assets));
+    if (assets.eos_ids.empty()) FindEndsByText(assets);
+    std::sort(assets.eos_ids.begin(), assets.eos_ids.end());
+    assets.eos_ids.erase(std::unique(assets.eos_ids.begin(), assets.eos_ids.end()),
+                         assets.eos_ids.end());
+  }
+  BATON_ASSIGN_OR_RETURN(const auto chat_template, metadata.String("tokenizer.chat_template"));
+  if (chat_template.has_value()) assets.chat_template = std::string(*chat_template);
+  for (const SamplingKey& key : kSamplingKeys) {
+    BATON_ASSIGN_OR_RETURN(const auto number, metadata.Number(key.gguf));
+    if (number.has_value()) assets.generation_defaults[std::string(key.name)] = *number;
+  }
+  return assets;
+}
+
+}  // namespace baton::checkpoint

@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+
+namespace baton::checkpoint {
+
+// What `baton inspect` says about a model, before any decision on how to run it.
+struct ModelFacts {
+  ModelMetadata metadata;
+  std::int64_t parameters = 0;    // elements of all tensors; tied embeddings count once
+  std::int64_t tensor_bytes = 0;  // as stored
+  std::int64_t file_bytes = 0;
+  struct TypeShare {
+    int tensors = 0;
+    std::int64_t parameters = 0;
+    std::int64_t bytes = 0;
+  };
+  std::map<DType, TypeShare> by_type;
+  double bits_per_parameter = 0;
+  std::int64_t vocabulary_tokens = 0;  // of a GGUF vocabulary; 0 when it is in a tokenizer.json
+  bool has_tokenizer = false;
+  bool has_chat_template = false;
+};
+
+// Reads no tensor data.
+ModelFacts Inspect(const Checkpoint& checkpoint);
+
+// Bytes of K and V that one token of context takes over all layers, with `bytes_per_element` for
+// one number of the cache (4 in f32, 2 in f16).
+std::int64_t KvBytesPerToken(const ModelMetadata& metadata, int bytes_per_element);
+
+}  // namespace baton::checkpoint
