@@ -46,9 +46,6 @@ class Checkpoint {
   // Every tensor, in canonical-name order.
   virtual const std::map<std::string, Tensor, std::less<>>& tensors() const = 0;
 
-  // Bytes of the files that hold the tensors.
-  virtual std::int64_t file_bytes() const = 0;
-
   // Identity of the weights, for the fingerprint handshake between workers: SHA-256 over metadata,
   // tensor names, types, shapes and sampled contents. Lower-case hex. Computed at the first call
   // (some milliseconds).

@@ -182,7 +182,6 @@ absl::Status CheckNotSplit(const GgufMetadata& metadata) {
 
 absl::StatusOr<CheckpointParts> ReadParts(std::span<const std::byte> bytes) {
   CheckpointParts parts;
-  parts.file_bytes = static_cast<std::int64_t>(bytes.size());
   BATON_ASSIGN_OR_RETURN(GgufFile file, ParseGguf(bytes));
   BATON_RETURN_IF_ERROR(CheckNotSplit(file.metadata));
   BATON_ASSIGN_OR_RETURN(const auto architecture, file.metadata.String("general.architecture"));

@@ -68,11 +68,6 @@ absl::StatusOr<Shard> OpenShard(const std::string& path) {
   return shard;
 }
 
-void Keep(Shard& shard, CheckpointParts& parts) {
-  parts.file_bytes += static_cast<std::int64_t>(shard.file->bytes().size());
-  parts.files.push_back(std::move(shard.file));
-}
-
 // A shard named by an index must lie in the directory itself.
 absl::Status CheckPlainName(const std::string& name) {
   if (!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..") {
@@ -106,7 +101,7 @@ absl::Status ReadShards(const Directory& directory, const JsonObject& weight_map
     }
     stored.insert(*found);
   }
-  for (auto& [name, shard] : shards) Keep(shard, parts);
+  for (auto& [name, shard] : shards) parts.files.push_back(std::move(shard.file));
   return absl::OkStatus();
 }
 
@@ -130,7 +125,7 @@ absl::StatusOr<StoredTensors> ReadWeights(const Directory& directory, Checkpoint
         directory.path());
   }
   BATON_ASSIGN_OR_RETURN(Shard shard, OpenShard(directory.PathOf(kSingleFile)));
-  Keep(shard, parts);
+  parts.files.push_back(std::move(shard.file));
   return std::move(shard.tensors);
 }
 

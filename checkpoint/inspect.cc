@@ -1,11 +1,15 @@
 #include "checkpoint/inspect.h"
 
+#include <filesystem>
+#include <system_error>
+
+#include "common/status.h"
+
 namespace baton::checkpoint {
 
 ModelFacts Inspect(const Checkpoint& checkpoint) {
   ModelFacts facts;
   facts.metadata = checkpoint.metadata();
-  facts.file_bytes = checkpoint.file_bytes();
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     const std::int64_t parameters = tensor.rows() * tensor.columns();
     const auto bytes = static_cast<std::int64_t>(tensor.data.size());
@@ -27,6 +31,22 @@ ModelFacts Inspect(const Checkpoint& checkpoint) {
   facts.has_tokenizer = text.gguf.has_value() || text.tokenizer_json.has_value();
   facts.has_chat_template = text.chat_template.has_value();
   return facts;
+}
+
+absl::StatusOr<std::int64_t> WeightFileBytes(const std::string& path) {
+  std::error_code error;
+  std::uintmax_t total = 0;
+  if (!std::filesystem::is_directory(path, error)) {
+    total = std::filesystem::file_size(path, error);
+  } else {
+    for (auto entry = std::filesystem::directory_iterator(path, error);
+         !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      if (entry->path().extension() == ".safetensors") total += entry->file_size(error);
+      if (error) break;
+    }
+  }
+  if (error) return Annotate(absl::ErrnoToStatus(error.value(), "cannot read the size"), path);
+  return static_cast<std::int64_t>(total);
 }
 
 std::int64_t KvBytesPerToken(const ModelMetadata& metadata, int bytes_per_element) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "checkpoint/checkpoint.h"
 
 namespace baton::checkpoint {
@@ -12,7 +13,6 @@ struct ModelFacts {
   ModelMetadata metadata;
   std::int64_t parameters = 0;    // elements of all tensors; tied embeddings count once
   std::int64_t tensor_bytes = 0;  // as stored
-  std::int64_t file_bytes = 0;
   struct TypeShare {
     int tensors = 0;
     std::int64_t parameters = 0;
@@ -27,6 +27,10 @@ struct ModelFacts {
 
 // Reads no tensor data.
 ModelFacts Inspect(const Checkpoint& checkpoint);
+
+// Bytes on disk of what Checkpoint::Open reads weights from at `path`: the GGUF file, or the
+// safetensors files of the directory. kNotFound and others as the file system says.
+absl::StatusOr<std::int64_t> WeightFileBytes(const std::string& path);
 
 // Bytes of K and V that one token of context takes over all layers, with `bytes_per_element` for
 // one number of the cache (4 in f32, 2 in f16).

@@ -18,7 +18,6 @@ struct CheckpointParts {
   TextAssets text_assets;
   std::map<std::string, Tensor, std::less<>> tensors;
   std::vector<std::unique_ptr<MappedFile>> files;  // kept while tensors point into them
-  std::int64_t file_bytes = 0;
 };
 
 // The one implementation of Checkpoint: readers of all formats end here. Thread-safe; the
@@ -33,7 +32,6 @@ class LoadedCheckpoint final : public Checkpoint {
   const std::map<std::string, Tensor, std::less<>>& tensors() const override {
     return parts_.tensors;
   }
-  std::int64_t file_bytes() const override { return parts_.file_bytes; }
   const std::string& fingerprint() const override;
 
  private:
