@@ -1,0 +1,188 @@
+#include "tests/support/random_checkpoint.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace baton::testing {
+namespace {
+
+using checkpoint::DType;
+using checkpoint::Tensor;
+
+class RandomCheckpoint final : public checkpoint::Checkpoint {
+ public:
+  RandomCheckpoint(const checkpoint::ModelMetadata& metadata, DType matrices, unsigned seed)
+      : metadata_(metadata), matrices_(matrices), random_(seed) {
+    AddAll();
+  }
+
+  const checkpoint::ModelMetadata& metadata() const override { return metadata_; }
+  const checkpoint::TextAssets& text_assets() const override { return text_assets_; }
+  const Tensor* Find(std::string_view name) const override {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+  const std::map<std::string, Tensor, std::less<>>& tensors() const override { return tensors_; }
+  std::int64_t file_bytes() const override {
+    std::int64_t total = 0;
+    for (const auto& [name, bytes] : storage_) total += static_cast<std::int64_t>(bytes.size());
+    return total;
+  }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  void AddAll() {
+    const int hidden = metadata_.hidden_size;
+    const int q_columns = metadata_.num_heads * metadata_.head_dim;
+    const int kv_columns = metadata_.num_kv_heads * metadata_.head_dim;
+    AddMatrix("token_embedding.weight", metadata_.vocab_size, hidden);
+    AddVector("output_norm.weight", hidden, /*center=*/1.0f);
+    if (!metadata_.tied_embeddings) AddMatrix("output.weight", metadata_.vocab_size, hidden);
+    for (int layer = 0; layer < metadata_.num_layers; ++layer) {
+      const std::string prefix = absl::StrCat("layers.", layer, ".");
+      AddVector(prefix + "attention_norm.weight", hidden, 1.0f);
+      AddVector(prefix + "mlp_norm.weight", hidden, 1.0f);
+      AddMatrix(prefix + "q.weight", q_columns, hidden);
+      AddMatrix(prefix + "k.weight", kv_columns, hidden);
+      AddMatrix(prefix + "v.weight", kv_columns, hidden);
+      AddMatrix(prefix + "o.weight", hidden, q_columns);
+      AddMatrix(prefix + "gate.weight", metadata_.intermediate_size, hidden);
+      AddMatrix(prefix + "up.weight", metadata_.intermediate_size, hidden);
+      AddMatrix(prefix + "down.weight", hidden, metadata_.intermediate_size);
+      if (!metadata_.attention_bias) continue;
+      AddVector(prefix + "q.bias", q_columns, 0.0f);
+      AddVector(prefix + "k.bias", kv_columns, 0.0f);
+      AddVector(prefix + "v.bias", kv_columns, 0.0f);
+      AddVector(prefix + "o.bias", hidden, 0.0f);
+    }
+  }
+
+  void AddVector(const std::string& name, int count, float center) {
+    std::normal_distribution<float> normal(center, 0.2f);
+    std::vector<std::byte> bytes(count * sizeof(float));
+    for (int i = 0; i < count; ++i) {
+      const float value = normal(random_);
+      std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
+    }
+    Add(name, DType::kF32, {count}, std::move(bytes));
+  }
+
+  void AddMatrix(const std::string& name, int rows, int columns) {
+    const int block = checkpoint::BlockElements(matrices_);
+    BATON_CHECK(columns % block == 0, "columns must be whole blocks");
+    const std::size_t num_blocks = static_cast<std::size_t>(rows) * (columns / block);
+    const std::size_t block_bytes = checkpoint::BlockBytes(matrices_);
+    std::vector<std::byte> bytes(num_blocks * block_bytes);
+    // Keeps the products of a unit row near unit size.
+    const float deviation = 1.0f / std::sqrt(static_cast<float>(columns));
+    for (std::size_t i = 0; i < num_blocks; ++i)
+      FillBlock(bytes.data() + i * block_bytes, deviation);
+    Add(name, matrices_, {rows, columns}, std::move(bytes));
+  }
+
+  void FillBlock(std::byte* block, float deviation) {
+    std::normal_distribution<float> normal(0.0f, deviation);
+    if (matrices_ == DType::kF32) {
+      const float value = normal(random_);
+      std::memcpy(block, &value, sizeof(value));
+      return;
+    }
+    if (matrices_ == DType::kF16 || matrices_ == DType::kBF16) {
+      const float value = normal(random_);
+      const std::uint16_t bits = matrices_ == DType::kF16 ? checkpoint::FloatToHalf(value)
+                                                          : checkpoint::FloatToBFloat16(value);
+      std::memcpy(block, &bits, sizeof(bits));
+      return;
+    }
+    const int block_bytes = checkpoint::BlockBytes(matrices_);
+    for (int i = 0; i < block_bytes; ++i) block[i] = static_cast<std::byte>(random_());
+    SetScales(block, deviation);
+  }
+
+  // Overwrites the block's half-precision scales, which random bytes could make infinite.
+  void SetScales(std::byte* block, float deviation) {
+    std::uniform_real_distribution<float> uniform(0.5f, 1.5f);
+    const auto set = [&](int offset, float value) {
+      const std::uint16_t bits = checkpoint::FloatToHalf(value * deviation * uniform(random_));
+      std::memcpy(block + offset, &bits, sizeof(bits));
+    };
+    switch (matrices_) {
+      case DType::kQ8_0:
+        return set(0, 1.0f / 70);
+      case DType::kQ4_0:
+        return set(0, 1.0f / 5);
+      case DType::kQ4_1:
+        set(0, 1.0f / 5);
+        return set(2, -7.5f / 5);
+      case DType::kQ5_0:
+        return set(0, 1.0f / 10);
+      case DType::kQ5_1:
+        set(0, 1.0f / 10);
+        return set(2, -15.5f / 10);
+      case DType::kQ4_K:
+        set(0, 1.0f / 150);
+        return set(2, 7.5f / 150);
+      case DType::kQ5_K:
+        set(0, 1.0f / 300);
+        return set(2, 15.5f / 300);
+      case DType::kQ6_K:
+        return set(208, 1.0f / 1300);
+      default:
+        return;
+    }
+  }
+
+  void Add(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+           std::vector<std::byte> bytes) {
+    const std::vector<std::byte>& kept = storage_[name] = std::move(bytes);
+    Tensor tensor;
+    tensor.name = name;
+    tensor.dtype = dtype;
+    tensor.shape = std::move(shape);
+    tensor.data = kept;
+    tensors_[name] = std::move(tensor);
+  }
+
+  const checkpoint::ModelMetadata metadata_;
+  const checkpoint::TextAssets text_assets_;
+  const std::string fingerprint_ = "random";
+  const DType matrices_;
+  std::mt19937 random_;
+  std::map<std::string, std::vector<std::byte>> storage_;
+  std::map<std::string, Tensor, std::less<>> tensors_;
+};
+
+}  // namespace
+
+checkpoint::ModelMetadata TinyMetadata() {
+  checkpoint::ModelMetadata metadata;
+  metadata.architecture = "llama";
+  metadata.name = "random";
+  metadata.format = "memory";
+  metadata.hidden_size = 64;
+  metadata.num_layers = 2;
+  metadata.num_heads = 4;
+  metadata.num_kv_heads = 2;
+  metadata.head_dim = 16;
+  metadata.intermediate_size = 96;
+  metadata.vocab_size = 131;
+  metadata.max_context = 256;
+  metadata.tied_embeddings = true;
+  metadata.rope.dim = 16;
+  return metadata;
+}
+
+std::shared_ptr<const checkpoint::Checkpoint> MakeRandomCheckpoint(
+    const checkpoint::ModelMetadata& metadata, checkpoint::DType matrices, unsigned seed) {
+  return std::make_shared<RandomCheckpoint>(metadata, matrices, seed);
+}
+
+}  // namespace baton::testing

@@ -1,0 +1,150 @@
+// A row's bits do not depend on its company: the promise every backend makes, tested through the
+// runner.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/tensor.h"
+#include "engine/model_runner.h"
+#include "tests/support/engine_setups.h"
+#include "tests/support/golden_engine.h"
+#include "tests/support/random_checkpoint.h"
+
+namespace baton::engine {
+namespace {
+
+using checkpoint::DType;
+using testing::EngineSetup;
+using testing::GoldenEngine;
+
+struct Case {
+  EngineSetup setup;
+  DType dtype;
+};
+
+// A sequence being computed in some batching, its logits so far, and a block table in random order.
+struct Sequence {
+  std::vector<std::int32_t> tokens;
+  std::vector<BlockId> blocks;
+  int num_computed = 0;
+  std::vector<std::vector<float>> logits;  // [tokens][vocab]
+};
+
+class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr int kBlockSize = 4, kNumBlocks = 64;
+
+  void SetUp() override {
+    auto metadata = testing::TinyMetadata();
+    // Whole blocks of every dtype under test; more KV heads than one vector holds anything for.
+    metadata.hidden_size = 256;
+    metadata.intermediate_size = 512;
+    metadata.num_heads = 8;
+    metadata.head_dim = 32;
+    metadata.rope.dim = 32;
+    metadata.tied_embeddings = false;
+    EngineSetup setup = GetParam().setup;
+    setup.block_size = kBlockSize;
+    setup.kv_tokens = kBlockSize * kNumBlocks;
+    auto engine =
+        GoldenEngine::Create(testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 11), setup);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+
+  // Sequences of random tokens, whose blocks are a random part of the pool.
+  std::vector<Sequence> RandomSequences(std::mt19937& random) {
+    std::vector<BlockId> blocks(kNumBlocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    std::vector<Sequence> sequences(1 + random() % 5);
+    for (Sequence& sequence : sequences) {
+      sequence.tokens.resize(1 + random() % 45);
+      for (auto& token : sequence.tokens) token = static_cast<std::int32_t>(random() % 131);
+      const auto count = (sequence.tokens.size() + kBlockSize - 1) / kBlockSize;
+      sequence.blocks.assign(blocks.end() - static_cast<std::ptrdiff_t>(count), blocks.end());
+      blocks.resize(blocks.size() - count);
+    }
+    return sequences;
+  }
+
+  // One step: a chunk of chunk_size() tokens of each of `members`, in that order.
+  template <class ChunkSize>
+  void Step(const std::vector<Sequence*>& members, const ChunkSize& chunk_size) {
+    std::vector<SequenceStep> steps;
+    for (Sequence* sequence : members) {
+      const int left = static_cast<int>(sequence->tokens.size()) - sequence->num_computed;
+      const int count = std::clamp<int>(chunk_size(), 1, left);
+      steps.push_back({.tokens = std::span(sequence->tokens).subspan(sequence->num_computed, count),
+                       .start_position = sequence->num_computed,
+                       .block_table = sequence->blocks,
+                       .logits = LogitRows::kAll});
+      sequence->num_computed += count;
+    }
+    const absl::Status status = engine_->runner().Step(
+        steps, engine_->kv(), nullptr, [&](int index, int, std::span<float> logits) {
+          members[index]->logits.emplace_back(logits.begin(), logits.end());
+        });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  std::unique_ptr<GoldenEngine> engine_;
+};
+
+TEST_P(BatchInvarianceTest, LogitsAreTheSameBitsAloneAndInAnyBatchAndChunking) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    std::vector<Sequence> alone = RandomSequences(random);
+    std::vector<Sequence> together = alone;
+
+    for (Sequence& sequence : alone) {
+      Step({&sequence}, [&] { return static_cast<int>(sequence.tokens.size()); });
+    }
+    for (;;) {
+      std::vector<Sequence*> members;
+      for (Sequence& sequence : together) {
+        const bool unfinished = sequence.num_computed < static_cast<int>(sequence.tokens.size());
+        if (unfinished && random() % 4 != 0) members.push_back(&sequence);
+      }
+      std::shuffle(members.begin(), members.end(), random);
+      if (!members.empty()) Step(members, [&] { return 1 + static_cast<int>(random() % 12); });
+      if (std::all_of(together.begin(), together.end(), [](const Sequence& sequence) {
+            return sequence.num_computed == static_cast<int>(sequence.tokens.size());
+          })) {
+        break;
+      }
+    }
+
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      ASSERT_EQ(alone[i].logits.size(), together[i].logits.size());
+      for (std::size_t row = 0; row < alone[i].logits.size(); ++row) {
+        ASSERT_EQ(alone[i].logits[row], together[i].logits[row])
+            << "sequence " << i << " of " << alone.size() << ", row " << row;
+      }
+    }
+  }
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const EngineSetup& setup : testing::AllSetups()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1, DType::kQ6_K}) {
+      cases.push_back({setup, dtype});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllBackends, BatchInvarianceTest, ::testing::ValuesIn(AllCases()),
+                         [](const auto& tested) {
+                           return absl::StrCat(testing::SetupName(tested.param.setup), "_",
+                                               std::string(DTypeName(tested.param.dtype)));
+                         });
+
+}  // namespace
+}  // namespace baton::engine
