@@ -26,11 +26,13 @@ struct SamplingParams {
   std::int32_t top_logprobs = 0;  // and of so many best tokens
   bool prompt_logprobs = false;
   std::int32_t num_prompt_logprobs = 0;
+  bool operator==(const SamplingParams&) const = default;
 };
 
 struct TokenLogprob {
   std::int32_t token = 0;
   float logprob = 0.0f;
+  bool operator==(const TokenLogprob&) const = default;
 };
 
 // One output token with what was asked for about it.
@@ -38,6 +40,7 @@ struct SampledToken {
   std::int32_t token = 0;
   float logprob = 0.0f;           // set when logprobs was asked
   std::vector<TokenLogprob> top;  // best first, top_logprobs of them
+  bool operator==(const SampledToken&) const = default;
 };
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength };

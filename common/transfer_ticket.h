@@ -34,6 +34,7 @@ struct TransferTicket {
   // in every layer.
   std::vector<std::int32_t> blocks;
   ModelFingerprint fingerprint;
+  bool operator==(const TransferTicket&) const = default;
 };
 
 }  // namespace baton

@@ -33,6 +33,7 @@ struct WorkerLoad {
   std::int32_t waiting_tokens = 0;       // prompt tokens not yet computed
   double prefill_tokens_per_second = 0;  // recent, 0 until known
   bool draining = false;                 // takes nothing new
+  bool operator==(const WorkerLoad&) const = default;
 };
 
 // ---- worker to router
@@ -48,22 +49,26 @@ struct Hello {
   std::int32_t max_context = 0;  // prompt + output tokens
   std::int32_t max_sequences = 0;
   std::int32_t num_blocks = 0;
+  bool operator==(const Hello&) const = default;
 };
 
 struct Heartbeat {
   WorkerLoad load;
+  bool operator==(const Heartbeat&) const = default;
 };
 
 // The decode worker cannot reserve yet; it will answer by a TicketGranted or a RequestFailed.
 struct ReserveQueued {
   std::string request_id;
   std::int32_t place = 0;  // requests before it
+  bool operator==(const ReserveQueued&) const = default;
 };
 
 struct TicketGranted {
   std::string request_id;
   TransferTicket ticket;
   absl::Duration wait;  // from Reserve's arrival at the worker to the grant
+  bool operator==(const TicketGranted&) const = default;
 };
 
 // When layer `layer`'s blocks were ready and when they went, from the start of the prompt's first
@@ -72,6 +77,7 @@ struct LayerTiming {
   std::int32_t layer = 0;
   absl::Duration computed;
   absl::Duration sent;  // first byte given to the wire
+  bool operator==(const LayerTiming&) const = default;
 };
 
 // How a request spent its time on one worker. Fields that a worker does not know stay zero.
@@ -85,6 +91,7 @@ struct PhaseTimes {
   std::int64_t transfer_bytes = 0;
   absl::Duration transfer_total;  // first byte given to the wire .. last acknowledgement
   std::vector<LayerTiming> layers;
+  bool operator==(const PhaseTimes&) const = default;
 };
 
 // New tokens of one request. `first_position` is the index of tokens[0] in the request's output; a
@@ -97,17 +104,20 @@ struct TokenOutput {
   std::vector<SampledToken>
       prompt_logprobs;  // with position 0 only; [prompt tokens - 1], for tokens 1..
   PhaseTimes times;     // with the first output of a worker, else zero
+  bool operator==(const TokenOutput&) const = default;
 };
 
 // One message per engine step: every sequence's new tokens.
 struct StepOutputs {
   std::vector<TokenOutput> outputs;
+  bool operator==(const StepOutputs&) const = default;
 };
 
 // The prefill worker's account of a finished handoff; after its TokenOutput.
 struct TransferReport {
   std::string request_id;
   PhaseTimes times;
+  bool operator==(const TransferReport&) const = default;
 };
 
 // The request is over at this worker and holds nothing there. The status says what to do: see
@@ -115,6 +125,7 @@ struct TransferReport {
 struct RequestFailed {
   std::string request_id;
   absl::Status status;
+  bool operator==(const RequestFailed&) const = default;
 };
 
 using WorkerMessage = std::variant<Hello, Heartbeat, ReserveQueued, TicketGranted, StepOutputs,
@@ -130,6 +141,7 @@ struct RequestSpec {
   SamplingParams sampling;
   std::int32_t priority = 0;                            // lower goes first
   absl::Duration time_left = absl::InfiniteDuration();  // until the request's deadline
+  bool operator==(const RequestSpec&) const = default;
 };
 
 // To a decode worker: hold room for the request. With `local_prefill` it also computes the prompt
@@ -137,17 +149,20 @@ struct RequestSpec {
 struct Reserve {
   RequestSpec spec;
   bool local_prefill = false;
+  bool operator==(const Reserve&) const = default;
 };
 
 // To a prefill worker: compute the prompt, hand its KV over by the ticket, return the first token.
 struct Prefill {
   RequestSpec spec;
   TransferTicket ticket;
+  bool operator==(const Prefill&) const = default;
 };
 
 // Stop and free whatever the request holds. No answer is needed; outputs may still be under way.
 struct Cancel {
   std::string request_id;
+  bool operator==(const Cancel&) const = default;
 };
 
 // The router's answer to Hello.
@@ -156,6 +171,7 @@ struct Welcome {
   absl::Duration heartbeat_interval;
   absl::Status
       refusal;  // not OK: the worker cannot serve here (fingerprint), and says so in its log
+  bool operator==(const Welcome&) const = default;
 };
 
 using RouterMessage = std::variant<Welcome, Reserve, Prefill, Cancel>;
