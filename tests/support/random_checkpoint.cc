@@ -31,11 +31,6 @@ class RandomCheckpoint final : public checkpoint::Checkpoint {
     return found == tensors_.end() ? nullptr : &found->second;
   }
   const std::map<std::string, Tensor, std::less<>>& tensors() const override { return tensors_; }
-  std::int64_t file_bytes() const override {
-    std::int64_t total = 0;
-    for (const auto& [name, bytes] : storage_) total += static_cast<std::int64_t>(bytes.size());
-    return total;
-  }
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
