@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/kv/kv_pool.h"
 #include "engine/model/model_plan.h"
@@ -112,6 +113,11 @@ enum class ComputeMode : std::uint8_t {
 struct OpsOptions {
   ComputeMode compute = ComputeMode::kFast;
   int num_threads = 1;  // total, the caller's thread included
+  // Of the backend's own threads: added niceness, SCHED_BATCH, and how long they look for work
+  // before they sleep (zero where more threads than cores run). See ThreadPoolOptions.
+  int nice = 0;
+  bool batch_scheduling = false;
+  absl::Duration spin = absl::Microseconds(50);
 };
 
 // The clear, slow, single-threaded judge of every other backend: always plain float.

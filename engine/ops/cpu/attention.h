@@ -1,0 +1,44 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "engine/kv/kv_pool.h"
+#include "engine/model/model_plan.h"
+#include "engine/ops/cpu/aligned_buffer.h"
+#include "engine/ops/ops.h"
+#include "engine/threads/thread_pool.h"
+
+namespace baton::engine::cpu {
+
+// Causal attention over paged KV: cuts a ragged batch into tasks of (sequence, KV head, run of
+// query rows) and, where few rows face a long context, also by splits of 512 keys that are joined
+// afterwards in order. Keys are walked in tiles at absolute positions in either case, so a row's
+// result does not depend on the cut. Keeps its scratch memory between calls. Thread-compatible.
+// Source of the split: Flash-Decoding (Dao et al. 2023), made order-preserving.
+class Attention {
+ public:
+  explicit Attention(ThreadPool& pool);
+  ~Attention();
+
+  // As Ops::PagedAttention.
+  void Run(const LayerPlan& plan, int layer, const RaggedBatch& batch, const float* q,
+           const KvPool& kv, float* out);
+
+ private:
+  struct Task;
+  struct Scratch;
+  struct Call;
+  void PlanTasks(const Call& call);
+  void RunTask(const Call& call, const Task& task, int thread);
+  void WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch);
+  void GatherTile(const Call& call, const Task& task, int first_key, int num_keys,
+                  Scratch& scratch);
+  void WriteOut(const Call& call, const Task& task, const float* sums, const float* outs);
+
+  ThreadPool& pool_;
+  std::vector<Task> tasks_;
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // [num_threads]
+  AlignedBuffer<float> partials_;                  // of split tasks
+};
+
+}  // namespace baton::engine::cpu

@@ -1,0 +1,156 @@
+// Kernels over one row of activations: norm, quantization, SwiGLU, conversion to half.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/cpu/rows.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/cpu/exp-inl.h"
+#include "engine/ops/cpu/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baton::engine::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 16>;
+using DI = hn::RebindToSigned<DF>;
+using DI8 = hn::Rebind<std::int8_t, DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+constexpr int kLanes = static_cast<int>(HWY_MIN(HWY_LANES(float), 16));
+constexpr float kLargestUnit = kPlanes == 2 ? 127.0f * 128.0f : 127.0f;
+
+void RmsNormRowImpl(const float* x, const float* weight, float eps, int columns, float* out) {
+  const DF df;
+  VF sum0 = hn::Zero(df);
+  VF sum1 = hn::Zero(df);
+  int i = 0;
+  for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
+    const VF a = hn::LoadU(df, x + i);
+    const VF b = hn::LoadU(df, x + i + kLanes);
+    sum0 = hn::MulAdd(a, a, sum0);
+    sum1 = hn::MulAdd(b, b, sum1);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(df, hn::Add(sum0, sum1)));
+  for (; i < columns; ++i) sum += x[i] * x[i];
+  const float factor = 1.0f / std::sqrt(sum / static_cast<float>(columns) + eps);
+  const VF factors = hn::Set(df, factor);
+  for (i = 0; i + kLanes <= columns; i += kLanes) {
+    const VF scaled = hn::Mul(hn::LoadU(df, x + i), factors);
+    hn::StoreU(hn::Mul(scaled, hn::LoadU(df, weight + i)), df, out + i);
+  }
+  for (; i < columns; ++i) out[i] = x[i] * factor * weight[i];
+}
+
+// Splits integers into high and low parts of 8 bits and stores both.
+HWY_INLINE void StoreParts(VI value, QuantizedGroup& group, int at) {
+  const DI di;
+  const DI8 di8;
+  if constexpr (kPlanes == 1) {
+    hn::StoreU(hn::DemoteTo(di8, value), di8, group.values[0] + at);
+  } else {
+    const VI high = hn::ShiftRight<7>(hn::Add(value, hn::Set(di, 64)));
+    const VI low = hn::Sub(value, hn::ShiftLeft<7>(high));
+    hn::StoreU(hn::DemoteTo(di8, high), di8, group.values[0] + at);
+    hn::StoreU(hn::DemoteTo(di8, low), di8, group.values[kPlanes - 1] + at);
+  }
+}
+
+void QuantizeRowImpl(const float* x, int count, QuantizedGroup* out) {
+  const DF df;
+  const DI di;
+  for (int g = 0; g < count / kGroup; ++g, x += kGroup, ++out) {
+    VF largest = hn::Zero(df);
+    for (int i = 0; i < kGroup; i += kLanes) {
+      largest = hn::Max(largest, hn::Abs(hn::LoadU(df, x + i)));
+    }
+    const float max = hn::GetLane(hn::MaxOfLanes(df, largest));
+    // Groups of nothing but denormals count as zero: the inverse of their scale overflows.
+    const bool zero = max < 1e-30f;
+    const float scale = zero ? 0.0f : max / kLargestUnit;
+    const VF inverse = hn::Set(df, zero ? 0.0f : kLargestUnit / max);
+    VI sums[2] = {hn::Zero(di), hn::Zero(di)};
+    for (int i = 0; i < kGroup; i += kLanes) {
+      const VI value = hn::NearestInt(hn::Mul(hn::LoadU(df, x + i), inverse));
+      sums[i / 16] = hn::Add(sums[i / 16], value);
+      StoreParts(value, *out, i);
+    }
+    out->low_sum = hn::GetLane(hn::SumOfLanes(di, sums[0]));
+    out->sum = out->low_sum + hn::GetLane(hn::SumOfLanes(di, sums[1]));
+    out->scale = scale;
+    out->scaled_sum = scale * static_cast<float>(out->sum);
+  }
+}
+
+HWY_INLINE VF SwiGluOf(VF gate, VF up) {
+  const DF df;
+  const VF one = hn::Set(df, 1.0f);
+  const VF silu = hn::Div(gate, hn::Add(one, ExpOf(df, hn::Neg(gate))));
+  return hn::Mul(silu, up);
+}
+
+void SwiGluImpl(const float* gate, const float* up, int count, float* out) {
+  const DF df;
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(SwiGluOf(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, out + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN float tail[2][16] = {};
+  std::copy(gate + i, gate + count, tail[0]);
+  std::copy(up + i, up + count, tail[1]);
+  hn::Store(SwiGluOf(hn::Load(df, tail[0]), hn::Load(df, tail[1])), df, tail[0]);
+  std::copy(tail[0], tail[0] + (count - i), out + i);
+}
+
+void FloatsToHalvesImpl(const float* x, int count, std::uint16_t* out) {
+  const DF df;
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  const VF limit = hn::Set(df, 65504.0f);
+  auto* halves = reinterpret_cast<hwy::float16_t*>(out);
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const VF bounded = hn::Min(hn::Max(hn::LoadU(df, x + i), hn::Neg(limit)), limit);
+    hn::StoreU(hn::DemoteTo(dh, bounded), dh, halves + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN float tail[16] = {};
+  HWY_ALIGN hwy::float16_t half_tail[16];
+  std::copy(x + i, x + count, tail);
+  const VF bounded = hn::Min(hn::Max(hn::Load(df, tail), hn::Neg(limit)), limit);
+  hn::Store(hn::DemoteTo(dh, bounded), dh, half_tail);
+  std::copy(half_tail, half_tail + (count - i), halves + i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace baton::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace baton::engine::cpu {
+
+HWY_EXPORT(RmsNormRowImpl);
+HWY_EXPORT(QuantizeRowImpl);
+HWY_EXPORT(SwiGluImpl);
+HWY_EXPORT(FloatsToHalvesImpl);
+
+void RmsNormRow(const float* x, const float* weight, float eps, int columns, float* out) {
+  HWY_DYNAMIC_DISPATCH(RmsNormRowImpl)(x, weight, eps, columns, out);
+}
+void QuantizeRow(const float* x, int count, QuantizedGroup* out) {
+  HWY_DYNAMIC_DISPATCH(QuantizeRowImpl)(x, count, out);
+}
+void SwiGlu(const float* gate, const float* up, int count, float* out) {
+  HWY_DYNAMIC_DISPATCH(SwiGluImpl)(gate, up, count, out);
+}
+void FloatsToHalves(const float* x, int count, std::uint16_t* out) {
+  HWY_DYNAMIC_DISPATCH(FloatsToHalvesImpl)(x, count, out);
+}
+
+}  // namespace baton::engine::cpu
+#endif  // HWY_ONCE
