@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds everything and runs all tests.
+#
+# usage: ./test.sh [--sanitize=thread|address] [--label NAME] [CTEST ARGUMENT...]
+#   --sanitize=address  everything under AddressSanitizer and UndefinedBehaviorSanitizer
+#   --sanitize=thread   the cores (queues, schedulers, sessions, router core) under ThreadSanitizer
+#   --label NAME        only tests with this label: unit, golden, integration, client
+#   CTEST ARGUMENT      passed on, e.g. -R Tokenizer
+set -euo pipefail
+cd "$(dirname "$0")"
+
+preset=release
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --sanitize=address) preset=asan; shift ;;
+    --sanitize=thread) preset=tsan; arguments+=(--label-regex tsan); shift ;;
+    --label) arguments+=(--label-regex "${2:?--label needs a name}"); shift 2 ;;
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+
+scripts/install_packages.sh scripts/packages-build.txt scripts/packages-test.txt
+if ! model=$(scripts/get_default_model.sh); then
+  if [ -z "${BATON_NO_DOWNLOAD:-}" ]; then
+    echo "The tests need the default model. Set BATON_NO_DOWNLOAD=1 to leave out those that do." >&2
+    exit 1
+  fi
+fi
+if [ -n "${model:-}" ]; then export BATON_SMOLLM2=$model; fi
+
+# GCC 12's thread sanitizer can't place its shadow under a strongly randomised address space.
+run=()
+if [ "$preset" = tsan ]; then run=(setarch "$(uname -m)" --addr-no-randomize); fi
+"${run[@]}" scripts/build.sh "$preset"
+"${run[@]}" ctest --test-dir "build/$preset" --parallel 2 --output-on-failure --no-tests=error \
+  "${arguments[@]}"
