@@ -17,6 +17,8 @@ int RunRouter(const std::vector<std::string>& args);
 int RunPrefill(const std::vector<std::string>& args);
 int RunDecode(const std::vector<std::string>& args);
 int RunBench(const std::vector<std::string>& args);
+int RunChat(const std::vector<std::string>& args);
+int RunReady(const std::vector<std::string>& args);
 int RunInspect(const std::vector<std::string>& args);
 int RunConfigDocs(const std::vector<std::string>& args);
 

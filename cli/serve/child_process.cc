@@ -43,7 +43,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Spawn(
-    const std::vector<std::string>& args, const std::map<std::string, std::string>& environment) {
+    const std::string& executable, const std::vector<std::string>& args,
+    const std::map<std::string, std::string>& environment) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::InternalError(absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
@@ -68,14 +69,15 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, "/proc/self/exe", nullptr, &attributes,
+  const int error = posix_spawn(&pid, executable.c_str(), nullptr, &attributes,
                                 Pointers(arguments).data(), Pointers(variables).data());
   posix_spawnattr_destroy(&attributes);
   close(fds[1]);
   close(inherited);
   if (error != 0) {
     close(fds[0]);
-    return absl::InternalError(absl::StrCat("cannot start a process: ", std::strerror(error)));
+    return absl::InternalError(
+        absl::StrCat("cannot start ", executable, ": ", std::strerror(error)));
   }
   return ChildProcess(pid, fds[0]);
 }

@@ -9,14 +9,16 @@
 
 namespace baton::cli {
 
-// A child of ours running this same executable. It reports that it is ready by one line
+// A child process, as a rule of this same executable. It reports that it is ready by one line
 // "name=value name=value\n" on a pipe whose number it finds in BATON_READY_FD, and is told by the
 // kernel (SIGTERM) when we die. Move-only; the destructor closes the pipe but does not kill.
 class ChildProcess {
  public:
-  // Starts `/proc/self/exe args...` with `environment` added to ours. Output goes where ours goes.
+  // Starts `executable args...` in a process group of its own, with `environment` added to ours.
+  // Output goes where ours goes.
   //   kInternal  the system refuses; says why
-  static absl::StatusOr<ChildProcess> Spawn(const std::vector<std::string>& args,
+  static absl::StatusOr<ChildProcess> Spawn(const std::string& executable,
+                                            const std::vector<std::string>& args,
                                             const std::map<std::string, std::string>& environment);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

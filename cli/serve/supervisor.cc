@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
@@ -73,7 +74,8 @@ void Supervisor::Start(Child& child) {
   child.restart_at = absl::InfiniteFuture();
   child.ready = false;
   child.started = absl::Now();
-  auto process = ChildProcess::Spawn(child.spec.args(known_), child.spec.environment);
+  auto process =
+      ChildProcess::Spawn("/proc/self/exe", child.spec.args(known_), child.spec.environment);
   if (!process.ok()) {
     log::Error("cannot start a process",
                {{"name", child.spec.name}, {"error", process.status().ToString()}});
@@ -90,6 +92,7 @@ void Supervisor::ReadReady(Child& child) {
   if (!child.process->ReadReady(values)) return;
   child.ready = child.ever_ready = true;
   child.failed_starts = 0;
+  known_[child.spec.name + ".pid"] = absl::StrCat(child.process->pid());
   std::string shown;
   for (const auto& [key, value] : values) {
     known_[child.spec.name + "." + key] = value;
