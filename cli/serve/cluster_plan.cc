@@ -37,9 +37,10 @@ Inherited Inherit(const std::map<std::string, std::string>& given,
   return inherited;
 }
 
-// A restarted router takes the ports that its former self had, even where serve asked for any.
-std::string PortFlag(const ReadyValues& known, const char* flag, const char* key, int wanted) {
-  const auto found = known.find(absl::StrCat("router.", key));
+// A restarted process takes the ports that its former self had, even where serve asked for any.
+std::string PortFlag(const ReadyValues& known, const std::string& process, const char* flag,
+                     const char* key, int wanted) {
+  const auto found = known.find(absl::StrCat(process, ".", key));
   return absl::StrCat("--", flag, "=", found == known.end() ? absl::StrCat(wanted) : found->second);
 }
 
@@ -55,9 +56,9 @@ ChildSpec RouterSpec(const ServeConfig& config, const std::map<std::string, std:
     std::vector<std::string> all = {"router"};
     all.insert(all.end(), args.begin(), args.end());
     all.push_back("--model=" + config.router.model);
-    all.push_back(PortFlag(known, "port", "http_port", config.router.port));
-    all.push_back(PortFlag(known, "grpc-port", "grpc_port", config.router.grpc_port));
-    all.push_back(PortFlag(known, "session-port", "session_port",
+    all.push_back(PortFlag(known, "router", "port", "http_port", config.router.port));
+    all.push_back(PortFlag(known, "router", "grpc-port", "grpc_port", config.router.grpc_port));
+    all.push_back(PortFlag(known, "router", "session-port", "session_port",
                            any_session_port ? 0 : config.router.session_port));
     return all;
   };
@@ -79,8 +80,9 @@ ChildSpec WorkerSpec(const ServeConfig& config, const std::map<std::string, std:
   if (config.role == "both") args.push_back("--role=both");
   if (!given.contains("threads")) args.push_back(absl::StrCat("--threads=", threads));
   if (!given.contains("nice")) args.push_back(absl::StrCat("--nice=", nice));
-  spec.args = [args = std::move(args)](const ReadyValues& known) {
+  spec.args = [args = std::move(args), name = spec.name](const ReadyValues& known) {
     std::vector<std::string> all = args;
+    all.push_back(PortFlag(known, name, "admin-port", "admin_port", 0));
     all.push_back("--routers=127.0.0.1:" + known.at("router.session_port"));
     return all;
   };
