@@ -1,0 +1,158 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "engine/model_runner.h"
+#include "engine/sampling/sampler.h"
+#include "worker/scheduler.h"
+
+namespace baton {
+
+// A "model" whose logits are a hash of every token before, read back from a pool of "KV blocks" of
+// plain tokens through the block table: a lost, stale or foreign block changes everything that
+// follows. Does what engine::ModelRunner::Step promises. Not thread-safe.
+class FakeStepModel final : public worker::StepRunner {
+ public:
+  FakeStepModel(int num_blocks, int block_size, int vocab_size, int max_rows, int num_layers = 1)
+      : block_size_(block_size),
+        vocab_size_(vocab_size),
+        max_rows_(max_rows),
+        num_layers_(num_layers),
+        slots_(static_cast<std::size_t>(num_blocks * block_size), -1) {}
+
+  // What the model says after `context`.
+  static std::vector<float> LogitsAfter(std::span<const std::int32_t> context, int vocab_size) {
+    std::uint64_t hash = 0x9e3779b97f4a7c15;
+    for (const std::int32_t token : context) hash = Mix(hash ^ static_cast<std::uint64_t>(token));
+    std::vector<float> logits(static_cast<std::size_t>(vocab_size));
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = static_cast<float>(Mix(hash + i) >> 40) / (1 << 21);  // 0..8
+    }
+    return logits;
+  }
+
+  // The output of a request that has the model to itself.
+  static std::vector<SampledToken> OutputAlone(const SamplingParams& sampling,
+                                               const std::vector<std::int32_t>& prompt,
+                                               int vocab_size, int max_context) {
+    engine::Sampler sampler;
+    std::vector<std::int32_t> tokens = prompt;
+    std::vector<SampledToken> output;
+    const auto so_far = [&] { return std::span(tokens).subspan(prompt.size()); };
+    do {
+      std::vector<float> logits = LogitsAfter(tokens, vocab_size);
+      output.push_back(sampler.Sample(sampling, prompt, so_far(), logits));
+      tokens.push_back(output.back().token);
+    } while (engine::CheckFinish(sampling, static_cast<int>(prompt.size()), so_far(),
+                                 max_context) == FinishReason::kNone);
+    return output;
+  }
+
+  absl::Status Step(std::span<const engine::SequenceStep> sequences,
+                    const engine::LayerHook& on_layer,
+                    const engine::LogitsHook& on_logits) override {
+    if (absl::Status status = std::exchange(next_failure_, absl::OkStatus()); !status.ok()) {
+      return status;
+    }
+    int rows = 0;
+    for (const engine::SequenceStep& step : sequences) {
+      rows += static_cast<int>(step.tokens.size());
+      if (absl::Status status = CheckStep(step); !status.ok()) return status;
+      for (std::size_t i = 0; i < step.tokens.size(); ++i) {
+        *Slot(step.block_table, step.start_position + static_cast<int>(i)) = step.tokens[i];
+      }
+    }
+    if (rows == 0 || rows > max_rows_) {
+      return absl::InvalidArgumentError(absl::StrFormat("%d rows, limit %d", rows, max_rows_));
+    }
+    if (on_layer) {
+      for (int layer = 0; layer < num_layers_; ++layer) on_layer(layer);
+    }
+    if (on_logits) GiveLogits(sequences, on_logits);
+    return absl::OkStatus();
+  }
+
+  // Writes `tokens` as a prefill worker's transfer would, from position `first` of a prompt.
+  void Write(std::span<const engine::BlockId> blocks, int first,
+             std::span<const std::int32_t> tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      *Slot(blocks, first + static_cast<int>(i)) = tokens[i];
+    }
+  }
+  // Answers the next step with `status`, computing nothing.
+  void FailNextStep(absl::Status status) { next_failure_ = std::move(status); }
+
+ private:
+  static std::uint64_t Mix(std::uint64_t x) {  // splitmix64
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+
+  absl::Status CheckStep(const engine::SequenceStep& step) const {
+    const int end = step.start_position + static_cast<int>(step.tokens.size());
+    const int capacity = static_cast<int>(step.block_table.size()) * block_size_;
+    if (step.tokens.empty() || end > capacity) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("positions %d..%d in %d slots", step.start_position, end, capacity));
+    }
+    for (const std::int32_t token : step.tokens) {
+      if (token < 0 || token >= vocab_size_) {
+        return absl::InvalidArgumentError(absl::StrFormat("token %d", token));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::int32_t* Slot(std::span<const engine::BlockId> blocks, int position) {
+    const auto block = static_cast<std::size_t>(position / block_size_);
+    return &slots_[static_cast<std::size_t>(blocks[block] * block_size_ + position % block_size_)];
+  }
+
+  void GiveLogits(std::span<const engine::SequenceStep> sequences,
+                  const engine::LogitsHook& on_logits) {
+    for (std::size_t index = 0; index < sequences.size(); ++index) {
+      const engine::SequenceStep& step = sequences[index];
+      const int rows = static_cast<int>(step.tokens.size());
+      if (step.logits == engine::LogitRows::kNone) continue;
+      for (int row = step.logits == engine::LogitRows::kAll ? 0 : rows - 1; row < rows; ++row) {
+        std::vector<std::int32_t> context;
+        for (int position = 0; position <= step.start_position + row; ++position) {
+          context.push_back(*Slot(step.block_table, position));
+        }
+        std::vector<float> logits = LogitsAfter(context, vocab_size_);
+        on_logits(static_cast<int>(index), row, logits);
+      }
+    }
+  }
+
+  const int block_size_;
+  const int vocab_size_;
+  const int max_rows_;
+  const int num_layers_;
+  std::vector<std::int32_t> slots_;  // [num_blocks * block_size], a token or -1
+  absl::Status next_failure_;
+};
+
+// What a StepLoop does between two waits: lets `scheduler` tick and runs the step it plans. False
+// when it planned none.
+inline bool RunOneStep(worker::Scheduler& scheduler, worker::StepRunner& runner) {
+  scheduler.Tick();
+  const std::span<const engine::SequenceStep> plan = scheduler.PlanStep();
+  if (plan.empty()) return false;
+  scheduler.FinishStep(runner.Step(
+      plan, [&](int layer) { scheduler.OnLayer(layer); },
+      [&](int index, int row, std::span<float> logits) {
+        scheduler.OnLogits(index, row, logits);
+      }));
+  return true;
+}
+
+}  // namespace baton
