@@ -28,7 +28,8 @@ constexpr absl::Duration kLongestPause = absl::Seconds(2);
 // to end the stream.
 constexpr absl::Duration kFlushTime = absl::Seconds(1);
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           absl::Duration connect_timeout) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -36,27 +37,29 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Each dial is a fresh connection; a shared one would bring gRPC's own, longer back-off.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  // Despite its name, how long one attempt may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(connect_timeout)));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // Links of one process must not share a connection: one that stalls would stall the others.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
 // One stream to the router. Started once; `on_done` is the last thing called.
-class Connection final : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::RouterMessage>,
-                         public std::enable_shared_from_this<Connection> {
+class Connection final : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::RouterMessage> {
  public:
-  Connection(const std::string& address, std::size_t max_pending,
+  Connection(v1::RouterSession::Stub& stub, std::size_t max_pending,
              std::function<bool(const v1::RouterMessage&)> on_message,
              std::function<void(grpc::Status)> on_done)
-      : channel_(MakeChannel(address)),
-        stub_(v1::RouterSession::NewStub(channel_)),
+      : stub_(stub),
         on_message_(std::move(on_message)),
         on_done_(std::move(on_done)),
         queue_(max_pending) {}
 
   void Start(const Hello& hello) {
-    self_ = shared_from_this();
-    stub_->async()->Connect(&context_, this);
+    stub_.async()->Connect(&context_, this);
     AddHold();  // until the read side ends: Send starts writes from other threads
     Send(ToProto(WorkerMessage(hello)));
     StartRead(&incoming_);
@@ -113,16 +116,14 @@ class Connection final : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::R
   }
 
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<Connection> self = std::move(self_);  // the link lets go of us meanwhile
-    on_done_(status);
+    const std::function<void(grpc::Status)> on_done = on_done_;
+    on_done(status);  // this may be destroyed meanwhile
   }
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::RouterSession::Stub> stub_;
+  v1::RouterSession::Stub& stub_;
   const std::function<bool(const v1::RouterMessage&)> on_message_;
   const std::function<void(grpc::Status)> on_done_;
-  std::shared_ptr<Connection> self_;  // from Start to OnDone
   grpc::ClientContext context_;
   v1::RouterMessage incoming_;
   absl::Mutex mutex_;
@@ -136,6 +137,8 @@ class WorkerLinkImpl final : public WorkerLink {
   WorkerLinkImpl(Options options, Callbacks callbacks)
       : options_(std::move(options)),
         callbacks_(std::move(callbacks)),
+        channel_(MakeChannel(options_.router_address, options_.connect_timeout)),
+        stub_(v1::RouterSession::NewStub(channel_)),
         random_(std::random_device{}()),
         thread_([this] { Run(); }) {}
 
@@ -179,6 +182,7 @@ class WorkerLinkImpl final : public WorkerLink {
   bool RunSession() {
     auto connection = NewConnection();
     if (connection == nullptr) return false;
+    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());  // the pause is ours
     connection->Start(options_.hello);
     if (!AwaitWelcome()) connection->Cancel();
     const bool served = Beat(*connection);
@@ -193,7 +197,7 @@ class WorkerLinkImpl final : public WorkerLink {
     welcome_.reset();
     done_.reset();
     connection_ = std::make_shared<Connection>(
-        options_.router_address, options_.max_pending,
+        *stub_, options_.max_pending,
         [this, session](const v1::RouterMessage& message) { return OnMessage(session, message); },
         [this](grpc::Status status) {
           absl::MutexLock inner(&mutex_);
@@ -325,6 +329,10 @@ class WorkerLinkImpl final : public WorkerLink {
 
   const Options options_;
   const Callbacks callbacks_;
+  // One for all sessions, and the last to go: a channel whose last reference is dropped on a gRPC
+  // thread makes that thread wait for itself.
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::RouterSession::Stub> stub_;
   std::mt19937 random_;         // of thread_
   std::string last_error_;      // of thread_
   absl::Mutex callback_mutex_;  // one callback at a time; taken before mutex_
