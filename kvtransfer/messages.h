@@ -1,0 +1,91 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "common/transfer_ticket.h"
+#include "kvtransfer/transfer.h"
+
+// What the two ends of a link say to each other, as plain values. docs/handoff.md tells when.
+namespace baton::kvtransfer {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// Enough to tell whether two processes can map each other's memory; see host_identity.h.
+struct HostIdentity {
+  std::string boot_id;
+  std::string ipc_namespace;
+  std::string mount_namespace;
+  bool operator==(const HostIdentity&) const = default;
+};
+
+struct RingOffer {
+  std::string path;  // empty: none offered
+  std::uint64_t nonce = 0;
+};
+
+// Opens a link. Sender to receiver.
+struct Hello {
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::string worker_id;
+  std::uint64_t incarnation = 0;
+  std::string expected_worker_id;
+  std::uint64_t expected_incarnation = 0;
+  ModelFingerprint fingerprint;
+  std::uint64_t block_bytes = 0;
+  HostIdentity host;
+  RingOffer ring;
+};
+// Accepts a link. Receiver to sender; a refusal is `Refused` with transfer id 0.
+struct Welcome {
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::string worker_id;
+  std::uint64_t incarnation = 0;
+  std::string transport;
+  std::string transport_reason;
+};
+
+// Sender to receiver, about one transfer.
+struct BeginTransfer {
+  int num_layers = 0;
+  int num_blocks = 0;
+};
+struct FinishTransfer {
+  std::int64_t num_blocks = 0;  // (layer, block) pairs sent
+  HandoffRecord record;
+};
+struct AbortTransfer {
+  absl::Status why;
+};
+struct RenewLease {};
+
+// Receiver to sender, about one transfer.
+struct Acknowledged {};
+struct Refused {
+  absl::Status why;
+};
+struct LeaseRenewed {};
+
+// One control frame. `transfer_id` is the receiver's; `incarnation` is the receiver's as the ticket
+// has it, so that a frame that outlives a restart is recognised. Both 0 in Hello and Welcome.
+struct Message {
+  std::uint64_t transfer_id = 0;
+  std::uint64_t incarnation = 0;
+  std::variant<Hello, Welcome, BeginTransfer, FinishTransfer, AbortTransfer, RenewLease,
+               Acknowledged, Refused, LeaseRenewed>
+      body;
+};
+
+// Heads the bytes of `num_blocks` consecutive prompt blocks of one layer.
+struct DataHeader {
+  std::uint64_t transfer_id = 0;
+  std::uint64_t incarnation = 0;
+  std::int32_t layer = 0;
+  std::int32_t first_block = 0;  // prompt block
+  std::int32_t num_blocks = 0;
+  bool checksummed = false;  // a CRC32C per block stands between header and bytes
+  bool operator==(const DataHeader&) const = default;
+};
+
+}  // namespace baton::kvtransfer
