@@ -170,8 +170,7 @@ bool Fill(const v1::KvBegin& from, BeginTransfer* to) {
 }
 
 bool Fill(const v1::KvFinish& from, FinishTransfer* to) {
-  if (from.finish_reason() < 0 ||
-      from.finish_reason() > static_cast<int>(FinishReason::kLength)) {
+  if (from.finish_reason() < 0 || from.finish_reason() > static_cast<int>(FinishReason::kLength)) {
     return false;
   }
   to->num_blocks = from.num_blocks();
@@ -292,9 +291,8 @@ absl::StatusOr<Message> DecodeMessage(const FrameHeader& header, std::span<const
   if (Crc32c(0, body.data(), body.size()) != header.body_checksum) {
     return absl::DataLossError("KV control frame damaged: checksum does not match");
   }
-  Message message{.transfer_id = header.data.transfer_id,
-                  .incarnation = header.data.incarnation,
-                  .body = {}};
+  Message message{
+      .transfer_id = header.data.transfer_id, .incarnation = header.data.incarnation, .body = {}};
   EmplaceIndex(header.type - 1, &message.body);
   if (!std::visit(BodyDecoder{body}, message.body)) {
     return absl::DataLossError(

@@ -24,8 +24,8 @@
 //       40    4  CRC32C of a control frame's body; zero in data frames
 //       44    4  CRC32C of bytes 0..43
 //
-// Control frames have a protobuf body (proto/baton/v1/kv_transfer.proto) and zero block fields; data
-// frames have num_blocks checksums of 4 bytes if flagged, then num_blocks * block_bytes.
+// Control frames have a protobuf body (proto/baton/v1/kv_transfer.proto) and zero block fields;
+// data frames have num_blocks checksums of 4 bytes if flagged, then num_blocks * block_bytes.
 namespace baton::kvtransfer {
 
 inline constexpr std::size_t kFrameHeaderBytes = 48;
@@ -36,7 +36,7 @@ struct FrameHeader {
   std::uint8_t type = 0;
   std::uint32_t body_bytes = 0;
   std::uint32_t body_checksum = 0;  // of control frames
-  DataHeader data;  // transfer id and incarnation are set for every type
+  DataHeader data;                  // transfer id and incarnation are set for every type
 };
 
 // Header of a data frame whose bytes are `block_bytes` per block.
@@ -45,8 +45,9 @@ std::array<std::byte, kFrameHeaderBytes> EncodeDataHeader(const DataHeader& head
 // Whole control frame.
 std::string EncodeMessage(const Message& message);
 
-// What the CRC32C of block `index` of a frame starts from: it covers the block's identity (transfer,
-// incarnation, layer, prompt block) before its bytes, so that a misdirected block fails it too.
+// What the CRC32C of block `index` of a frame starts from: it covers the block's identity
+// (transfer, incarnation, layer, prompt block) before its bytes, so that a misdirected block fails
+// it too.
 std::uint32_t BlockChecksumSeed(const DataHeader& header, int index);
 
 // Checks magic, checksum, type and ranges of the first kFrameHeaderBytes bytes of a frame.

@@ -61,8 +61,8 @@ absl::StatusOr<std::int32_t> ReceiveSession::StartCopy(LinkId link, int layer, i
                                                        absl::Time now) {
   BATON_RETURN_IF_ERROR(CheckSender(link));
   if (!claimed_.Contains(layer, block)) {
-    return absl::OutOfRangeError(absl::StrFormat("no such block reserved: layer %d, block %d",
-                                                 layer, block));
+    return absl::OutOfRangeError(
+        absl::StrFormat("no such block reserved: layer %d, block %d", layer, block));
   }
   if (!claimed_.Mark(layer, block)) {
     return absl::AlreadyExistsError(
@@ -122,13 +122,13 @@ void ReceiveSession::OnLinkDown(LinkId link, const absl::Status& why) {
 void ReceiveSession::OnTick(absl::Time now) {
   if (over()) return;
   if (now >= oldest_) {
-    Fail(absl::DeadlineExceededError(absl::StrFormat(
-        "reservation older than %s", absl::FormatDuration(limits_.max_age))));
+    Fail(absl::DeadlineExceededError(
+        absl::StrFormat("reservation older than %s", absl::FormatDuration(limits_.max_age))));
   } else if (now >= lease_until_) {
-    Fail(absl::DeadlineExceededError(absl::StrFormat(
-        "lease expired: nothing heard from the sender for %s%s",
-        absl::FormatDuration(limits_.lease),
-        state_ == State::kReserved ? ", which never began" : "")));
+    Fail(absl::DeadlineExceededError(
+        absl::StrFormat("lease expired: nothing heard from the sender for %s%s",
+                        absl::FormatDuration(limits_.lease),
+                        state_ == State::kReserved ? ", which never began" : "")));
   }
 }
 

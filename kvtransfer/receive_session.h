@@ -60,9 +60,9 @@ class ReceiveSession {
   bool settled() const { return over() && num_copying_ == 0; }
   int num_copying() const { return num_copying_; }
   std::optional<LinkId> link() const { return link_; }
-  const absl::Status& failure() const { return failure_; }             // requires kFailed
-  const HandoffRecord& record() const { return *record_; }             // requires kCompleted
-  const ReceiveReport& report() const { return report_; }              // requires kCompleted
+  const absl::Status& failure() const { return failure_; }  // requires kFailed
+  const HandoffRecord& record() const { return *record_; }  // requires kCompleted
+  const ReceiveReport& report() const { return report_; }   // requires kCompleted
   absl::Time deadline() const { return std::min(lease_until_, oldest_); }
 
  private:

@@ -58,9 +58,9 @@ absl::Status ReceiveTable::CheckHello(const Hello& hello) const {
   BATON_RETURN_IF_ERROR(CheckFingerprints(hello.worker_id, hello.fingerprint, options_.worker_id,
                                           options_.fingerprint));
   if (hello.block_bytes != options_.block_bytes) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "KV block sizes differ: %d bytes at %s, %d at %s", hello.block_bytes, hello.worker_id,
-        options_.block_bytes, options_.worker_id));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("KV block sizes differ: %d bytes at %s, %d at %s", hello.block_bytes,
+                        hello.worker_id, options_.block_bytes, options_.worker_id));
   }
   return absl::OkStatus();
 }
@@ -177,10 +177,11 @@ void ReceiveTable::Settle(std::uint64_t transfer_id) {
   }
   if (!session.settled()) return;
   if (!entry.released) {
-    ReceiveDone done{.transfer_id = transfer_id,
-                     .status = Annotate(session.failure(), absl::StrCat("transfer t-", transfer_id)),
-                     .record = {},
-                     .report = {}};
+    ReceiveDone done{
+        .transfer_id = transfer_id,
+        .status = Annotate(session.failure(), absl::StrCat("transfer t-", transfer_id)),
+        .record = {},
+        .report = {}};
     if (!failed) {
       done.record = session.record();
       done.report = session.report();

@@ -17,9 +17,8 @@ SendSession::SendSession(TransferTicket ticket, std::vector<std::int32_t> source
       put_(layout.num_layers, static_cast<int>(ticket_.blocks.size())) {
   report_.layers.resize(layout.num_layers);
   for (int layer = 0; layer < layout.num_layers; ++layer) {
-    report_.layers[layer] = {.layer = layer,
-                             .ready = absl::InfinitePast(),
-                             .sent = absl::InfinitePast()};
+    report_.layers[layer] = {
+        .layer = layer, .ready = absl::InfinitePast(), .sent = absl::InfinitePast()};
   }
   report_.first_byte = absl::InfinitePast();
   report_.completed = absl::InfinitePast();
@@ -77,10 +76,11 @@ void SendSession::Complete(HandoffRecord record, absl::Time now) {
     const std::string what =
         record_.has_value()
             ? std::string("completed twice")
-            : absl::StrFormat("completed with blocks missing: %d of %d were put, first missing is "
-                              "layer %d, prompt block %d",
-                              put_.num_marked(), put_.num_marked() + put_.num_missing(),
-                              put_.FirstMissing().first, put_.FirstMissing().second);
+            : absl::StrFormat(
+                  "completed with blocks missing: %d of %d were put, first missing is "
+                  "layer %d, prompt block %d",
+                  put_.num_marked(), put_.num_marked() + put_.num_missing(),
+                  put_.FirstMissing().first, put_.FirstMissing().second);
     Fail(absl::InternalError(what), now);
     return;
   }
@@ -143,9 +143,8 @@ void SendSession::OnReleased(absl::Time now) {
 void SendSession::OnTick(absl::Time now) {
   if (!open()) return;
   if (now >= ack_deadline_) {
-    Fail(absl::DeadlineExceededError(absl::StrFormat(
-             "no acknowledgement within %s of completion",
-             absl::FormatDuration(limits_.ack_timeout))),
+    Fail(absl::DeadlineExceededError(absl::StrFormat("no acknowledgement within %s of completion",
+                                                     absl::FormatDuration(limits_.ack_timeout))),
          now);
   } else if (state_ == State::kSending && now >= lease_until_) {
     Fail(absl::UnavailableError(absl::StrFormat("receiver has not confirmed the lease for %s",

@@ -27,16 +27,15 @@ SendTable::SendTable(Options options) : options_(std::move(options)) {
 
 absl::Status SendTable::CheckTicket(const TransferTicket& ticket,
                                     const std::vector<std::int32_t>& source_blocks) const {
-  BATON_RETURN_IF_ERROR(
-      CheckFingerprints("the prefill worker", options_.fingerprint,
-                        absl::StrCat("decode worker ", ticket.worker_id), ticket.fingerprint));
+  BATON_RETURN_IF_ERROR(CheckFingerprints("the prefill worker", options_.fingerprint,
+                                          absl::StrCat("decode worker ", ticket.worker_id),
+                                          ticket.fingerprint));
   return SendSession::CheckTables(ticket, source_blocks, options_.layout, options_.num_blocks);
 }
 
 LinkId SendTable::FindOrOpenLink(const TransferTicket& ticket, absl::Time now) {
-  const PeerAddress peer{.address = ticket.address,
-                         .worker_id = ticket.worker_id,
-                         .incarnation = ticket.incarnation};
+  const PeerAddress peer{
+      .address = ticket.address, .worker_id = ticket.worker_id, .incarnation = ticket.incarnation};
   const auto [it, is_new] = links_by_peer_.try_emplace(peer, next_link_);
   if (is_new) {
     const LinkId id = next_link_++;
@@ -63,16 +62,15 @@ std::uint64_t SendTable::Begin(const TransferTicket& ticket,
   const LinkId link_id = FindOrOpenLink(ticket, now);
   Link& link = links_.at(link_id);
   const auto it = transfers_.emplace_hint(
-      transfers_.end(), key, Transfer{.session = SendSession(ticket, std::move(source_blocks), options_.layout,
-                                           limits_),
-                    .link = link_id});
+      transfers_.end(), key,
+      Transfer{.session = SendSession(ticket, std::move(source_blocks), options_.layout, limits_),
+               .link = link_id});
   link.turns.push_back(key);
   if (link.up) it->second.session.OnLinkUp(link.transport, now);
   return key;
 }
 
-void SendTable::Put(std::uint64_t key, int layer, int first_block, int last_block,
-                    absl::Time now) {
+void SendTable::Put(std::uint64_t key, int layer, int first_block, int last_block, absl::Time now) {
   const auto it = transfers_.find(key);
   if (it == transfers_.end()) return;
   it->second.session.Put(layer, first_block, last_block, now);
@@ -115,9 +113,9 @@ void SendTable::OnLinkDown(LinkId link_id, const absl::Status& why, absl::Time n
   const Link link = std::move(it->second);
   links_by_peer_.erase(link.peer);
   links_.erase(it);
-  const absl::Status annotated = Annotate(
-      absl::Status(why.ok() ? absl::StatusCode::kUnavailable : why.code(), why.message()),
-      absl::StrCat("link to ", PeerName(link.peer)));
+  const absl::Status annotated =
+      Annotate(absl::Status(why.ok() ? absl::StatusCode::kUnavailable : why.code(), why.message()),
+               absl::StrCat("link to ", PeerName(link.peer)));
   for (auto& [key, transfer] : transfers_) {
     if (transfer.link == link_id) transfer.session.Fail(annotated, now);
   }
@@ -128,8 +126,8 @@ void SendTable::OnMessage(LinkId link_id, const Message& message, absl::Time now
   const auto link = links_.find(link_id);
   if (link == links_.end() || message.incarnation != link->second.peer.incarnation) return;
   for (auto& [key, transfer] : transfers_) {
-    if (transfer.link != link_id ||
-        transfer.session.ticket().transfer_id != message.transfer_id || !transfer.session.open()) {
+    if (transfer.link != link_id || transfer.session.ticket().transfer_id != message.transfer_id ||
+        !transfer.session.open()) {
       continue;
     }
     if (std::holds_alternative<Acknowledged>(message.body)) {
@@ -166,8 +164,8 @@ void SendTable::OnTick(absl::Time now) {
     if (!link.up && now >= link.connect_deadline) late.push_back(id);
   }
   for (const LinkId id : late) {
-    const absl::Status why = absl::UnavailableError(absl::StrFormat(
-        "no connection within %s", absl::FormatDuration(options_.connect_timeout)));
+    const absl::Status why = absl::UnavailableError(
+        absl::StrFormat("no connection within %s", absl::FormatDuration(options_.connect_timeout)));
     actions_.push_back(BreakLink{.link = id, .why = why});
     OnLinkDown(id, why, now);
   }
@@ -192,8 +190,8 @@ void SendTable::Settle(std::uint64_t key, absl::Time now) {
   }
   if (session.state() == SendSession::State::kClosed) {
     done_.push_back({.key = key,
-                     .status = Annotate(session.outcome(), absl::StrCat("transfer t-",
-                                                                session.ticket().transfer_id)),
+                     .status = Annotate(session.outcome(),
+                                        absl::StrCat("transfer t-", session.ticket().transfer_id)),
                      .report = session.report(),
                      .worker_id = session.ticket().worker_id});
     transfers_.erase(it);

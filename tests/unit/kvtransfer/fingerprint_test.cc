@@ -30,8 +30,7 @@ TEST(FingerprintTest, NamesBothSidesAndEveryFieldThatDiffers) {
   other.kv_dtype = "f32";
   other.block_size = 32;
 
-  const absl::Status status =
-      CheckFingerprints("prefill-0", SomeFingerprint(), "decode-1", other);
+  const absl::Status status = CheckFingerprints("prefill-0", SomeFingerprint(), "decode-1", other);
 
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   const std::string message(status.message().data(), status.message().size());

@@ -105,9 +105,10 @@ TEST(FrameTest, CarriesADataHeader) {
 
 // Property: no damaged byte and no cut goes unnoticed, and none crashes.
 TEST(FrameTest, NoticesDamage) {
-  const std::string frame = EncodeMessage({.transfer_id = 1,
-                                           .incarnation = 2,
-                                           .body = BeginTransfer{.num_layers = 3, .num_blocks = 4}});
+  const std::string frame =
+      EncodeMessage({.transfer_id = 1,
+                     .incarnation = 2,
+                     .body = BeginTransfer{.num_layers = 3, .num_blocks = 4}});
   for (std::size_t at = 0; at < frame.size(); ++at) {
     std::string damaged = frame;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);

@@ -14,8 +14,7 @@ using State = ReceiveSession::State;
 class ReceiveSessionTest : public testing::Test {
  protected:
   ReceiveSessionTest()
-      : session_({7, 3}, 2, 64,
-                 {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)}, now_) {}
+      : session_({7, 3}, 2, 64, {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)}, now_) {}
 
   void Begin() { ASSERT_TRUE(session_.OnBegin(kLink, kBegin, "grpc", now_).ok()); }
   void Land(int layer, int block) {

@@ -161,12 +161,12 @@ class World {
   }
   void StartReceiver() {
     ++receiver_life_;
-    receiver_ = std::make_unique<ReceiveTable>(ReceiveTable::Options{
-        .worker_id = "d",
-        .incarnation = 1000 + receiver_life_,
-        .fingerprint = Fingerprint(),
-        .block_bytes = kBlockBytes,
-        .limits = {.lease = absl::Seconds(6), .max_age = absl::Seconds(90)}});
+    receiver_ = std::make_unique<ReceiveTable>(
+        ReceiveTable::Options{.worker_id = "d",
+                              .incarnation = 1000 + receiver_life_,
+                              .fingerprint = Fingerprint(),
+                              .block_bytes = kBlockBytes,
+                              .limits = {.lease = absl::Seconds(6), .max_age = absl::Seconds(90)}});
   }
 
   void Step() {
@@ -213,7 +213,8 @@ class World {
 
   void ComputeOne() {
     if (stories_.empty()) return;
-    Story& story = stories_[stories_.size() - 1 - random_() % std::min<std::size_t>(4, stories_.size())];
+    Story& story =
+        stories_[stories_.size() - 1 - random_() % std::min<std::size_t>(4, stories_.size())];
     if (story.sender_life != sender_life_ || story.sender_outcomes > 0) return;
     const int count = static_cast<int>(story.source_blocks.size());
     if (story.next_layer < num_layers_) {
