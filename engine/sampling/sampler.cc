@@ -10,35 +10,6 @@ namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
-// Gives every logit a place in an order: NaN lowest, +inf the largest finite value (so that
-// differences of logits are never inf - inf).
-float Sanitized(float logit) {
-  if (std::isnan(logit)) return kNegativeInfinity;
-  return std::min(logit, std::numeric_limits<float>::max());
-}
-
-// Index of the largest value, the lowest of equals.
-std::int32_t ArgMax(std::span<const float> logits) {
-  std::size_t best = 0;
-  for (std::size_t id = 1; id < logits.size(); ++id) {
-    if (logits[id] > logits[best]) best = id;
-  }
-  return static_cast<std::int32_t>(best);
-}
-
-double LogSumExp(std::span<const float> logits) {
-  // Terms below e^-60 of the largest change no bit of a double's sum over any real vocabulary.
-  constexpr double kNegligible = -60.0;
-  const double best = logits[ArgMax(logits)];
-  if (std::isinf(best)) return 0.0;  // all -inf: every log-probability is -inf
-  double sum = 0.0;
-  for (const float logit : logits) {
-    const double distance = logit - best;
-    if (distance > kNegligible) sum += std::exp(distance);
-  }
-  return best + std::log(sum);
-}
-
 bool IsInside(std::int32_t token, std::span<const float> logits) {
   return token >= 0 && static_cast<std::size_t>(token) < logits.size();
 }
@@ -48,31 +19,23 @@ bool HasPenalties(const SamplingParams& params) {
          params.frequency_penalty != 0.0f;
 }
 
-// Fills `result.top` and returns the log-sum-exp, which turns any logit into a log-probability.
-double FillTop(std::span<const float> logits, int num_top, TopCandidates& selector,
-               SampledToken& result) {
-  const double normalizer = LogSumExp(logits);
-  for (const std::int32_t token : selector.Select(logits, num_top)) {
-    result.top.push_back({token, static_cast<float>(logits[token] - normalizer)});
-  }
-  return normalizer;
-}
-
 }  // namespace
 
 SampledToken Sampler::Sample(const SamplingParams& params, std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> output, std::span<float> logits) {
-  for (float& logit : logits) logit = Sanitized(logit);
+  Sanitize(logits);
   SampledToken result;
   double normalizer = 0.0;
   if (params.logprobs) {
-    normalizer = FillTop(logits, params.top_logprobs, top_, result);
+    normalizer = FillTop(logits, params.top_logprobs, result);
     sanitized_.assign(logits.begin(), logits.end());  // the chosen token's raw logit is read below
   }
 
   if (HasPenalties(params)) ApplyPenalties(params, prompt, output, logits);
   for (const auto& [token, bias] : params.logit_bias) {
-    if (IsInside(token, logits)) logits[token] = Sanitized(logits[token] + bias);
+    if (!IsInside(token, logits)) continue;
+    logits[token] += bias;
+    Sanitize(logits.subspan(token, 1));
   }
   if (output.size() < static_cast<std::size_t>(std::max(params.min_tokens, 0))) {
     for (const std::int32_t token : params.stop_token_ids) {
@@ -80,13 +43,17 @@ SampledToken Sampler::Sample(const SamplingParams& params, std::span<const std::
     }
   }
 
-  const bool filtered = params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f;
-  if (params.temperature <= 0.0f || params.top_k == 1) {
-    result.token = ArgMax(logits);
+  const std::int32_t best = ArgMax(logits);
+  if (params.temperature <= 0.0f || params.top_k == 1 || std::isinf(logits[best])) {
+    result.token = best;
   } else {
     const double uniform = CounterUniform(params.seed, output.size());
-    result.token = filtered ? DrawFiltered(params, uniform, logits)
-                            : DrawFromAll(params.temperature, uniform, logits);
+    if (params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f) {
+      result.token = DrawFiltered(params, uniform, logits[best], logits);
+    } else {
+      weights_.Compute(logits, logits[best], params.temperature);
+      result.token = weights_.Find(uniform);
+    }
   }
   if (params.logprobs) {
     result.logprob = static_cast<float>(sanitized_[result.token] - normalizer);
@@ -95,11 +62,11 @@ SampledToken Sampler::Sample(const SamplingParams& params, std::span<const std::
 }
 
 SampledToken Sampler::Score(std::int32_t token, int num_top, std::span<const float> logits) {
-  sanitized_.resize(logits.size());
-  std::transform(logits.begin(), logits.end(), sanitized_.begin(), Sanitized);
+  sanitized_.assign(logits.begin(), logits.end());
+  Sanitize(sanitized_);
   SampledToken result;
   result.token = token;
-  const double normalizer = FillTop(sanitized_, num_top, top_, result);
+  const double normalizer = FillTop(sanitized_, num_top, result);
   result.logprob = static_cast<float>(sanitized_[token] - normalizer);
   return result;
 }
@@ -116,7 +83,7 @@ void Sampler::ApplyPenalties(const SamplingParams& params, std::span<const std::
     logit = logit > 0.0f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     logit -= params.frequency_penalty * static_cast<float>(count);
     if (count > 0) logit -= params.presence_penalty;
-    logit = Sanitized(logit);
+    Sanitize({&logit, 1});
   };
   constexpr std::int32_t kDone = -1;
   for (const std::span<const std::int32_t> tokens : {prompt, output}) {
@@ -133,42 +100,32 @@ void Sampler::ApplyPenalties(const SamplingParams& params, std::span<const std::
   }
 }
 
-std::int32_t Sampler::DrawFromAll(float temperature, double uniform,
-                                  std::span<const float> logits) {
-  const std::int32_t best = ArgMax(logits);
-  if (std::isinf(logits[best])) return best;
-  weights_.resize(logits.size());
-  double total = 0.0;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    weights_[id] = std::exp((logits[id] - logits[best]) / temperature);
-    total += weights_[id];
+double Sampler::FillTop(std::span<const float> logits, int num_top, SampledToken& result) {
+  const float best = logits[ArgMax(logits)];
+  if (std::isinf(best)) return 0.0;  // all -inf: so is every log-probability
+  weights_.Compute(logits, best, /*temperature=*/1.0f);
+  const double normalizer = best + std::log(weights_.total());
+  for (const std::int32_t token : top_.Select(logits, num_top)) {
+    result.top.push_back({token, static_cast<float>(logits[token] - normalizer)});
   }
-  double left = uniform * total;
-  std::int32_t last = best;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (weights_[id] == 0.0f) continue;
-    last = static_cast<std::int32_t>(id);
-    left -= weights_[id];
-    if (left < 0.0) break;
-  }
-  return last;
+  return normalizer;
 }
 
-std::int32_t Sampler::DrawFiltered(const SamplingParams& params, double uniform,
+std::int32_t Sampler::DrawFiltered(const SamplingParams& params, double uniform, float best,
                                    std::span<const float> logits) {
-  const std::int32_t best = ArgMax(logits);
-  if (std::isinf(logits[best])) return best;
   candidates_.clear();
-  if (params.top_k > 0 || params.top_p < 1.0f) {
-    KeepTop(params, logits[best], logits);
-    // Best first, so min_p cuts the tail.
-    const auto below = [&](const Candidate& c) { return c.weight < params.min_p; };
-    candidates_.erase(std::find_if(candidates_.begin(), candidates_.end(), below),
-                      candidates_.end());
+  if (params.top_k > 0) {
+    KeepTopK(params, best, logits);
+  } else if (params.top_p < 1.0f) {
+    KeepTopP(params, best, logits);
   } else {
-    KeepAboveMinP(params, logits[best], logits);
+    KeepAll(params, best, logits);
   }
-  if (candidates_.empty()) return best;  // min_p above 1
+  // The best token's weight is 1, so this is a share of it, and what min_p <= 1 leaves is not
+  // empty.
+  const float least = std::min(params.min_p, 1.0f);
+  std::erase_if(candidates_,
+                [&](const Candidate& c) { return c.weight == 0.0f || c.weight < least; });
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   double left = uniform * total;
@@ -179,48 +136,44 @@ std::int32_t Sampler::DrawFiltered(const SamplingParams& params, double uniform,
   return candidates_.back().token;
 }
 
-void Sampler::KeepTop(const SamplingParams& params, float best, std::span<const float> logits) {
-  const auto weight = [&](float logit) {
-    return std::exp(static_cast<double>(logit - best) / params.temperature);
-  };
-  const int vocab = static_cast<int>(logits.size());
-  const int limit = params.top_k > 0 ? std::min(params.top_k, vocab) : vocab;
-  double total = 0.0;  // of what top_p takes its share
-  if (params.top_k <= 0) {
-    for (const float logit : logits) {
-      total += std::exp((logit - best) / params.temperature);  // float: summed, never drawn
-    }
-  }
-  // Without top_k the nucleus is usually small: look for it among few, then among more.
-  constexpr int kFirstLook = 256;
-  for (int look = params.top_k > 0 ? limit : std::min(kFirstLook, limit);;
-       look = std::min(limit, look * 8)) {
-    candidates_.clear();
-    for (const std::int32_t token : top_.Select(logits, look)) {
-      const double w = weight(logits[token]);
-      if (w > 0.0) candidates_.push_back({token, w});
-    }
-    if (params.top_p >= 1.0f) return;
-    if (params.top_k > 0) {
-      for (const Candidate& candidate : candidates_) total += candidate.weight;
-    }
-    double cumulative = 0.0;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      cumulative += candidates_[i].weight;
-      if (cumulative >= params.top_p * total) {
-        candidates_.resize(i + 1);
-        return;
-      }
-    }
-    if (look == limit) return;
+void Sampler::KeepTopK(const SamplingParams& params, float best, std::span<const float> logits) {
+  const std::span<const std::int32_t> tokens = top_.Select(logits, params.top_k);
+  gathered_.clear();
+  for (const std::int32_t token : tokens) gathered_.push_back(logits[token]);
+  weights_.Compute(gathered_, best, params.temperature);
+  const double needed = params.top_p * weights_.total();
+  double reached = 0.0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    candidates_.push_back({tokens[i], weights_.weights()[i]});
+    reached += weights_.weights()[i];
+    if (params.top_p < 1.0f && reached >= needed) return;
   }
 }
 
-void Sampler::KeepAboveMinP(const SamplingParams& params, float best,
-                            std::span<const float> logits) {
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    const double weight = std::exp(static_cast<double>(logits[id] - best) / params.temperature);
-    if (weight >= params.min_p) candidates_.push_back({static_cast<std::int32_t>(id), weight});
+void Sampler::KeepTopP(const SamplingParams& params, float best, std::span<const float> logits) {
+  weights_.Compute(logits, best, params.temperature);
+  const std::span<const float> weights = weights_.weights();
+  const double needed = params.top_p * weights_.total();
+  // The nucleus is usually small: it costs little to look for it among a few.
+  constexpr int kFirstLook = 256;
+  double reached = 0.0;
+  for (const std::int32_t token : top_.Select(logits, kFirstLook)) {
+    candidates_.push_back({token, weights[token]});
+    reached += weights[token];
+    if (reached >= needed) return;
+  }
+  candidates_.clear();
+  for (const std::int32_t token : nucleus_.Select(weights, needed)) {
+    candidates_.push_back({token, weights[token]});
+  }
+}
+
+void Sampler::KeepAll(const SamplingParams& params, float best, std::span<const float> logits) {
+  weights_.Compute(logits, best, params.temperature);
+  const std::span<const float> weights = weights_.weights();
+  const float least = std::min(params.min_p, 1.0f);
+  for (std::size_t id = 0; id < weights.size(); ++id) {
+    if (weights[id] >= least) candidates_.push_back({static_cast<std::int32_t>(id), weights[id]});
   }
 }
 

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "common/sampling_params.h"
+#include "engine/sampling/nucleus_selector.h"
+#include "engine/sampling/softmax_weights.h"
 #include "engine/sampling/top_candidates.h"
 
 namespace baton::engine {
@@ -17,11 +19,11 @@ double CounterUniform(std::uint64_t seed, std::uint64_t position);
 // Chooses output token number `output.size()` of a sequence from its logits: penalties, then bias
 // and the mask of stop tokens before min_tokens; then temperature, top_k, top_p (of what top_k
 // left), min_p (against the best); then one draw of CounterUniform(seed, output.size()).
-// Log-probabilities reported are of the raw logits, before any of these (OpenAI's meaning), by a
-// log-softmax in double. Deterministic; ties go to the lowest token id. A NaN logit counts as -inf;
-// when nothing is left, the lowest id is taken. Token ids outside the vocabulary are ignored.
-// Cost: one pass over the vocabulary when greedy, one exponential per token when sampling without
-// top_k or min_p, and a selection (never a full sort) with top_k or top_p.
+// Log-probabilities reported are of the raw logits, before any of these (OpenAI's meaning), summed
+// in double. Deterministic, on any machine; ties go to the lowest token id. A NaN logit counts as
+// -inf; when nothing is left, the lowest id is taken. Token ids outside the vocabulary are ignored.
+// Cost: two passes over the vocabulary when greedy, one exponential per token when sampling without
+// top_k, and a selection (never a full sort) with top_k or top_p.
 // Scratch memory is kept between calls. Not thread-safe.
 class Sampler {
  public:
@@ -38,22 +40,25 @@ class Sampler {
   // A token that may be drawn and its probability relative to the best one's.
   struct Candidate {
     std::int32_t token;
-    double weight;
+    float weight;
   };
 
   void ApplyPenalties(const SamplingParams& params, std::span<const std::int32_t> prompt,
                       std::span<const std::int32_t> output, std::span<float> logits);
-  std::int32_t DrawFromAll(float temperature, double uniform, std::span<const float> logits);
-  std::int32_t DrawFiltered(const SamplingParams& params, double uniform,
+  std::int32_t DrawFiltered(const SamplingParams& params, double uniform, float best,
                             std::span<const float> logits);
-  // Fills candidates_, best first, with what top_k and top_p leave.
-  void KeepTop(const SamplingParams& params, float best, std::span<const float> logits);
-  // Fills candidates_, in id order, with what min_p leaves of the whole vocabulary.
-  void KeepAboveMinP(const SamplingParams& params, float best, std::span<const float> logits);
+  // Each fills candidates_ with what the named filters leave.
+  void KeepTopK(const SamplingParams& params, float best, std::span<const float> logits);
+  void KeepTopP(const SamplingParams& params, float best, std::span<const float> logits);
+  void KeepAll(const SamplingParams& params, float best, std::span<const float> logits);
+  // Fills `result.top` and returns the log-sum-exp, which makes any logit a log-probability.
+  double FillTop(std::span<const float> logits, int num_top, SampledToken& result);
 
   TopCandidates top_;
+  SoftmaxWeights weights_;
+  NucleusSelector nucleus_;
   std::vector<Candidate> candidates_;
-  std::vector<float> weights_;        // [vocab]
+  std::vector<float> gathered_;       // logits of the candidates of top_k
   std::vector<std::int32_t> counts_;  // [vocab], all zero between calls
   std::vector<float> sanitized_;      // [vocab]
 };
