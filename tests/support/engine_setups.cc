@@ -7,24 +7,20 @@ using engine::KvDType;
 
 std::vector<EngineSetup> F32Setups() {
   std::vector<EngineSetup> setups = {{.backend = Backend::kReference, .kv = KvDType::kF32}};
-#ifdef BATON_HAS_CPU_OPS
   setups.push_back({.backend = Backend::kCpu,
                     .compute = ComputeMode::kF32,
                     .kv = KvDType::kF32,
                     .num_threads = 2});
-#endif
   return setups;
 }
 
 std::vector<EngineSetup> AllSetups() {
   std::vector<EngineSetup> setups = F32Setups();
   setups.push_back({.backend = Backend::kReference, .kv = KvDType::kF16});
-#ifdef BATON_HAS_CPU_OPS
   for (const ComputeMode compute : {ComputeMode::kF32, ComputeMode::kFast}) {
     setups.push_back(
         {.backend = Backend::kCpu, .compute = compute, .kv = KvDType::kF16, .num_threads = 2});
   }
-#endif
   return setups;
 }
 

@@ -58,11 +58,7 @@ void PrintTo(const EngineSetup& setup, std::ostream* out) { *out << SetupName(se
 
 std::unique_ptr<engine::Ops> MakeOps(const EngineSetup& setup) {
   if (setup.backend == Backend::kReference) return engine::MakeReferenceOps();
-#ifdef BATON_HAS_CPU_OPS
   return engine::MakeCpuOps({.compute = setup.compute, .num_threads = setup.num_threads});
-#else
-  return nullptr;
-#endif
 }
 
 absl::StatusOr<std::unique_ptr<GoldenEngine>> GoldenEngine::Create(const std::string& model_path,
