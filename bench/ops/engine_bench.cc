@@ -117,7 +117,7 @@ class EngineBench {
 
   // Steps of one token for each of `batch` sequences with `context` tokens before them.
   void Decode(int batch, int context, Ceilings& ceilings) {
-    constexpr int kSteps = 48;
+    constexpr int kSteps = 16;
     const std::vector<std::int32_t> prompt = Tokens(context);
     std::vector<engine::SequenceStep> prompts;
     for (int i = 0; i < batch; ++i) prompts.push_back({.tokens = prompt, .block_table = Table(i)});

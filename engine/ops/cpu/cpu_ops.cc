@@ -140,6 +140,7 @@ class CpuOps : public Ops {
 
   const bool fast_;
   ThreadPool pool_;
+  WeightMemory weight_memory_;
   Attention attention_;
   AlignedBuffer<float> floats_;              // normalized rows
   AlignedBuffer<QuantizedGroup> quantized_;  // inputs of the next product
@@ -173,7 +174,7 @@ absl::StatusOr<PackedMatrix> CpuOps::LoadMatrix(const Checkpoint& checkpoint,
                                                       name, tensor->rows(), tensor->columns(), rows,
                                                       columns));
   }
-  return PackedMatrix::Pack(*tensor, pool_);
+  return PackedMatrix::Pack(*tensor, pool_, weight_memory_);
 }
 
 absl::StatusOr<std::unique_ptr<LayerWeights>> CpuOps::LoadLayer(const Checkpoint& checkpoint,

@@ -121,23 +121,21 @@ void WidenHalf(const void* tile, int count, float* panel) {
 }
 
 template <bool kWide>
-HWY_INLINE VF LoadScale(const std::uint8_t* scales, std::size_t vector, int lane) {
+HWY_INLINE VF LoadScale(const std::uint8_t* scales, int vector, int lane) {
   const DF df;
   if constexpr (kWide) {
-    return hn::Load(df, reinterpret_cast<const float*>(scales) + vector * kTileRows + lane);
+    return hn::LoadU(df, reinterpret_cast<const float*>(scales) + vector * kTileRows + lane);
   } else {
     const hn::Rebind<hwy::float16_t, DF> dh;
     const auto* at = reinterpret_cast<const hwy::float16_t*>(scales) + vector * kTileRows + lane;
-    return hn::PromoteTo(df, hn::Load(dh, at));
+    return hn::PromoteTo(df, hn::LoadU(dh, at));
   }
 }
 
 // Widens groups [first, last) of an integer tile: scale * (stored - offset) + min.
 template <TileFormat kFormat>
-void WidenGroups(const std::uint8_t* tile, std::size_t scales_offset, int first, int last,
-                 float* panel) {
+void WidenGroups(const std::uint8_t* tile, int first, int last, float* panel) {
   constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
-  constexpr int kScaleVectors = (kGroup / kTraits.scale_columns) * (kTraits.has_min ? 2 : 1);
   constexpr bool kHalfGroups = kTraits.scale_columns != kGroup;
   constexpr int kOffset = kFormat == TileFormat::kInt4Offset8 ? 8 : (kTraits.bits == 8 ? 128 : 0);
   const DF df;
@@ -145,23 +143,22 @@ void WidenGroups(const std::uint8_t* tile, std::size_t scales_offset, int first,
   const DU du;
   const VU mask = hn::Set(du, kTraits.bits == 4 ? 15u : 255u);
   for (int g = first; g < last; ++g) {
-    const std::uint8_t* quants = tile + static_cast<std::size_t>(g) * kTraits.bits * 64;
-    const std::size_t vector = static_cast<std::size_t>(g) * kScaleVectors;
+    const std::uint8_t* scales = tile + static_cast<std::size_t>(g) * kTraits.group_bytes();
+    const std::uint8_t* quants = scales + kTraits.scale_bytes();
     float* group_panel = panel + (g - first) * kGroup * kTileRows;
     for (int lane = 0; lane < kTileRows; lane += kLanes) {
-      const std::uint8_t* scales = tile + scales_offset;
-      const VF scale0 = LoadScale<kTraits.wide_scales>(scales, vector, lane);
+      const VF scale0 = LoadScale<kTraits.wide_scales>(scales, 0, lane);
       VF scale1 = scale0;
       if constexpr (kHalfGroups) {
-        scale1 = LoadScale<kTraits.wide_scales>(scales, vector + 1, lane);
+        scale1 = LoadScale<kTraits.wide_scales>(scales, 1, lane);
       }
       VF min = hn::Zero(df);
       if constexpr (kTraits.has_min) {
-        min = LoadScale<kTraits.wide_scales>(scales, vector + 1, lane);
+        min = LoadScale<kTraits.wide_scales>(scales, 1, lane);
       }
       for (int s = 0; s < kGroup / 4; ++s) {
         const int word = kTraits.bits == 4 ? s % 4 : s;
-        VU bits = hn::Load(du, reinterpret_cast<const std::uint32_t*>(quants + word * 64) + lane);
+        VU bits = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(quants + word * 64) + lane);
         if (kTraits.bits == 4 && s >= 4) bits = hn::ShiftRight<4>(bits);
         for (int j = 0; j < 4; ++j) {
           const auto stored = hn::BitCast(di, hn::And(bits, mask));
@@ -178,25 +175,24 @@ void WidenGroups(const std::uint8_t* tile, std::size_t scales_offset, int first,
 // Widens columns [first, first + count) of a tile into `panel`; both multiples of 32 for integers.
 void Widen(const PackedMatrix& weights, const std::byte* tile, int first, int count, float* panel) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(tile);
-  const std::size_t scales = weights.scales_offset();
   const int group = first / kGroup;
   const int last = (first + count) / kGroup;
   const std::size_t skipped = static_cast<std::size_t>(first) * kTileRows;
   switch (weights.format()) {
     case TileFormat::kInt4Offset8:
-      return WidenGroups<TileFormat::kInt4Offset8>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt4Offset8>(bytes, group, last, panel);
     case TileFormat::kInt4Min:
-      return WidenGroups<TileFormat::kInt4Min>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt4Min>(bytes, group, last, panel);
     case TileFormat::kInt4MinF32:
-      return WidenGroups<TileFormat::kInt4MinF32>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt4MinF32>(bytes, group, last, panel);
     case TileFormat::kInt8:
-      return WidenGroups<TileFormat::kInt8>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt8>(bytes, group, last, panel);
     case TileFormat::kInt8Min:
-      return WidenGroups<TileFormat::kInt8Min>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt8Min>(bytes, group, last, panel);
     case TileFormat::kInt8MinF32:
-      return WidenGroups<TileFormat::kInt8MinF32>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt8MinF32>(bytes, group, last, panel);
     case TileFormat::kInt8HalfGroupF32:
-      return WidenGroups<TileFormat::kInt8HalfGroupF32>(bytes, scales, group, last, panel);
+      return WidenGroups<TileFormat::kInt8HalfGroupF32>(bytes, group, last, panel);
     case TileFormat::kF16:
       return WidenHalf<TileFormat::kF16>(bytes + 2 * skipped, count, panel);
     case TileFormat::kBF16:

@@ -162,25 +162,25 @@ HWY_INLINE void LoadWeights(const std::uint8_t* at, VU (&w)[kSteps]) {
     const VU nibble = hn::Set(du, 0x0F0F0F0Fu);
 #pragma GCC unroll 8
     for (int s = 0; s < kSteps / 2; ++s) {
-      const VU both = hn::Load(du, words + s * kTileRows);
+      const VU both = hn::LoadU(du, words + s * kTileRows);
       w[s] = hn::And(both, nibble);
       w[s + kSteps / 2] = hn::And(hn::ShiftRight<4>(both), nibble);
     }
   } else {
 #pragma GCC unroll 8
-    for (int s = 0; s < kSteps; ++s) w[s] = hn::Load(du, words + s * kTileRows);
+    for (int s = 0; s < kSteps; ++s) w[s] = hn::LoadU(du, words + s * kTileRows);
   }
 }
 
 template <bool kWide>
-HWY_INLINE VF LoadScale(const std::uint8_t* scales, std::size_t vector, int lane) {
+HWY_INLINE VF LoadScale(const std::uint8_t* scales, int vector, int lane) {
   const DF df;
   if constexpr (kWide) {
-    return hn::Load(df, reinterpret_cast<const float*>(scales) + vector * kTileRows + lane);
+    return hn::LoadU(df, reinterpret_cast<const float*>(scales) + vector * kTileRows + lane);
   } else {
     const hn::Rebind<hwy::float16_t, DF> dh;
     const auto* at = reinterpret_cast<const hwy::float16_t*>(scales) + vector * kTileRows + lane;
-    return hn::PromoteTo(df, hn::Load(dh, at));
+    return hn::PromoteTo(df, hn::LoadU(dh, at));
   }
 }
 
@@ -241,10 +241,9 @@ HWY_INLINE void AddScaled(const VU (&w)[kSteps], VF scale, const QuantizedGroup*
 
 // kRows activation rows against one tile, a vector of output rows at a time.
 template <TileFormat kFormat, int kRows>
-void TileRows(const std::uint8_t* tile, std::size_t scales_offset, int num_groups,
-              const QuantizedGroup* first, std::size_t stride, float* out) {
+void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* first,
+              std::size_t stride, float* out) {
   constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
-  constexpr int kScaleVectors = (kGroup / kTraits.scale_columns) * (kTraits.has_min ? 2 : 1);
   const DF df;
   for (int lane = 0; lane < kTileRows; lane += kLanes) {
     VF acc[kRows];
@@ -253,23 +252,20 @@ void TileRows(const std::uint8_t* tile, std::size_t scales_offset, int num_group
     const QuantizedGroup* x[kRows];
 #pragma GCC unroll 16
     for (int m = 0; m < kRows; ++m) x[m] = first + m * stride;
-    const std::uint8_t* quants = tile + 4 * lane;
-    const std::uint8_t* scales = tile + scales_offset;
-    for (int g = 0; g < num_groups; ++g) {
+    const std::uint8_t* group = tile;
+    for (int g = 0; g < num_groups; ++g, group += kTraits.group_bytes()) {
       VU w[kSteps];
-      LoadWeights<kTraits.bits>(quants, w);
-      quants += kTraits.bits * 4 * kTileRows;
-      const std::size_t vector = static_cast<std::size_t>(g) * kScaleVectors;
-      const VF scale = LoadScale<kTraits.wide_scales>(scales, vector, lane);
+      LoadWeights<kTraits.bits>(group + kTraits.scale_bytes() + 4 * lane, w);
+      const VF scale = LoadScale<kTraits.wide_scales>(group, 0, lane);
       if constexpr (kTraits.scale_columns == kGroup) {
         AddScaled<kFormat, kRows, 0, kSteps>(w, scale, x, acc);
       } else {
         AddScaled<kFormat, kRows, 0, kSteps / 2>(w, scale, x, acc);
-        const VF second = LoadScale<kTraits.wide_scales>(scales, vector + 1, lane);
+        const VF second = LoadScale<kTraits.wide_scales>(group, 1, lane);
         AddScaled<kFormat, kRows, kSteps / 2, kSteps>(w, second, x, acc);
       }
       if constexpr (kTraits.has_min) {
-        const VF min = LoadScale<kTraits.wide_scales>(scales, vector + 1, lane);
+        const VF min = LoadScale<kTraits.wide_scales>(group, 1, lane);
 #pragma GCC unroll 16
         for (int m = 0; m < kRows; ++m) {
           acc[m] = hn::MulAdd(min, hn::Set(df, x[m]->scaled_sum), acc[m]);
@@ -287,7 +283,6 @@ template <TileFormat kFormat>
 void Tile(const PackedMatrix& weights, int tile, const QuantizedGroup* x, std::size_t stride,
           int num_rows, float* out) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(weights.Tile(tile));
-  const std::size_t scales = weights.scales_offset();
   const int groups = weights.num_groups();
   int row = 0;
   const auto advance = [&](int count) {
@@ -296,20 +291,20 @@ void Tile(const PackedMatrix& weights, int tile, const QuantizedGroup* x, std::s
     out += count * kTileRows;
   };
   while (num_rows - row >= kMaxRows) {
-    TileRows<kFormat, kMaxRows>(data, scales, groups, x, stride, out);
+    TileRows<kFormat, kMaxRows>(data, groups, x, stride, out);
     advance(kMaxRows);
   }
   if constexpr (kMaxRows > 4) {
     if (num_rows - row >= 4) {
-      TileRows<kFormat, 4>(data, scales, groups, x, stride, out);
+      TileRows<kFormat, 4>(data, groups, x, stride, out);
       advance(4);
     }
   }
   if (num_rows - row >= 2) {
-    TileRows<kFormat, 2>(data, scales, groups, x, stride, out);
+    TileRows<kFormat, 2>(data, groups, x, stride, out);
     advance(2);
   }
-  if (num_rows - row >= 1) TileRows<kFormat, 1>(data, scales, groups, x, stride, out);
+  if (num_rows - row >= 1) TileRows<kFormat, 1>(data, groups, x, stride, out);
 }
 
 void IntegerTileImpl(const PackedMatrix& weights, int tile, const QuantizedGroup* x,

@@ -1,7 +1,5 @@
 #include "engine/ops/cpu/packed_matrix.h"
 
-#include <sys/mman.h>
-
 #include <array>
 #include <cstring>
 #include <limits>
@@ -187,27 +185,23 @@ void PlaceScale(float value, bool wide, std::size_t index, std::byte* scales) {
   }
 }
 
-void PackIntegerTile(const Tensor& tensor, TileFormat format, int tile, std::size_t scales_offset,
-                     std::byte* out) {
+void PackIntegerTile(const Tensor& tensor, TileFormat format, int tile, std::byte* out) {
   const TileFormatTraits traits = TraitsOf(format);
   const int num_groups = static_cast<int>(tensor.columns()) / kGroup;
   const int num_rows = std::min<std::int64_t>(kTileRows, tensor.rows() - tile * kTileRows);
-  const int scales_per_group = kGroup / traits.scale_columns;
-  const int scale_vectors = scales_per_group * (traits.has_min ? 2 : 1);
   UnpackedGroup group;
   for (int lane = 0; lane < num_rows; ++lane) {
     const std::byte* row =
         tensor.data.data() + (std::int64_t{tile} * kTileRows + lane) * tensor.row_bytes();
     for (int g = 0; g < num_groups; ++g) {
       ReadGroup(tensor.dtype, row, g, group);
-      PlaceQuants(group, traits.bits, lane, out + static_cast<std::size_t>(g) * traits.bits * 64);
-      const std::size_t first = static_cast<std::size_t>(g) * scale_vectors * kTileRows + lane;
-      std::byte* scales = out + scales_offset;
-      PlaceScale(group.scale[0], traits.wide_scales, first, scales);
-      if (scales_per_group == 2) {
-        PlaceScale(group.scale[1], traits.wide_scales, first + kTileRows, scales);
+      std::byte* at = out + static_cast<std::size_t>(g) * traits.group_bytes();
+      PlaceScale(group.scale[0], traits.wide_scales, lane, at);
+      if (traits.scale_vectors() == 2) {
+        PlaceScale(traits.has_min ? group.min : group.scale[1], traits.wide_scales,
+                   kTileRows + lane, at);
       }
-      if (traits.has_min) PlaceScale(group.min, traits.wide_scales, first + kTileRows, scales);
+      PlaceQuants(group, traits.bits, lane, at + traits.scale_bytes());
     }
   }
 }
@@ -256,54 +250,14 @@ TileFormat TileFormatFor(DType dtype) {
 PackedMatrix::PackedMatrix(TileFormat format, int rows, int columns)
     : format_(format), rows_(rows), columns_(columns) {
   const TileFormatTraits traits = TraitsOf(format);
-  const std::size_t quant_bytes = std::size_t{kTileRows} * columns * traits.bits / 8;
-  scales_offset_ = quant_bytes;
-  std::size_t scale_bytes = 0;
-  if (traits.is_integer) {
-    scale_bytes = std::size_t{kTileRows} * (columns / traits.scale_columns) *
-                  (traits.has_min ? 2 : 1) * (traits.wide_scales ? 4 : 2);
-  }
-  tile_bytes_ = (quant_bytes + scale_bytes + 63) / 64 * 64;
+  const std::size_t bytes = traits.is_integer
+                                ? static_cast<std::size_t>(columns / kGroup) * traits.group_bytes()
+                                : static_cast<std::size_t>(columns) * kTileRows * traits.bits / 8;
+  tile_bytes_ = (bytes + 63) / 64 * 64;
 }
 
-PackedMatrix::PackedMatrix(PackedMatrix&& other) noexcept { *this = std::move(other); }
-
-PackedMatrix& PackedMatrix::operator=(PackedMatrix&& other) noexcept {
-  if (this != &other) {
-    Free();
-    format_ = other.format_;
-    rows_ = other.rows_;
-    columns_ = other.columns_;
-    scales_offset_ = other.scales_offset_;
-    tile_bytes_ = other.tile_bytes_;
-    data_ = std::exchange(other.data_, nullptr);
-    mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
-  }
-  return *this;
-}
-
-PackedMatrix::~PackedMatrix() { Free(); }
-
-void PackedMatrix::Free() {
-  if (data_ != nullptr) munmap(data_, mapped_bytes_);
-  data_ = nullptr;
-}
-
-absl::Status PackedMatrix::Allocate() {
-  mapped_bytes_ = bytes();
-  void* memory =
-      mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrFormat("no memory for weights: %d bytes", mapped_bytes_));
-  }
-  // Streams of many megabytes miss the TLB at every page otherwise; a refusal does no harm.
-  madvise(memory, mapped_bytes_, MADV_HUGEPAGE);
-  data_ = static_cast<std::byte*>(memory);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const Tensor& tensor, ThreadPool& pool) {
+absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const Tensor& tensor, ThreadPool& pool,
+                                                WeightMemory& memory) {
   const TileFormat format = TileFormatFor(tensor.dtype);
   const std::int64_t rows = tensor.rows();
   const std::int64_t columns = tensor.columns();
@@ -316,16 +270,16 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const Tensor& tensor, ThreadPool
                         tensor.name, rows, columns, tensor.data.size()));
   }
   PackedMatrix packed(format, static_cast<int>(rows), static_cast<int>(columns));
-  BATON_RETURN_IF_ERROR(packed.Allocate());
+  BATON_ASSIGN_OR_RETURN(packed.data_, memory.Take(packed.bytes()));
   // Several tiles an index: a head of 128k rows must stay below the pool's limit and its overhead.
   constexpr int kTilesPerIndex = 8;
   const int num_tiles = packed.num_tiles();
   pool.ParallelFor((num_tiles + kTilesPerIndex - 1) / kTilesPerIndex, [&](int index, int) {
     const int end = std::min(num_tiles, (index + 1) * kTilesPerIndex);
     for (int tile = index * kTilesPerIndex; tile < end; ++tile) {
-      std::byte* out = packed.data_ + packed.tile_bytes_ * tile;
+      std::byte* out = packed.data_.get() + packed.tile_bytes_ * tile;
       if (TraitsOf(format).is_integer) {
-        PackIntegerTile(tensor, format, tile, packed.scales_offset_, out);
+        PackIntegerTile(tensor, format, tile, out);
       } else {
         PackFloatTile(tensor, TraitsOf(format).bits / 8, tile, out);
       }
