@@ -1,5 +1,6 @@
 #include "checkpoint/gguf_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -22,6 +23,8 @@ constexpr std::uint32_t kMostDimensions = 4;  // GGML_MAX_DIMS
 constexpr std::uint64_t kLeastPairBytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr std::uint64_t kLeastStringBytes = 8;
+// Entries given memory before they are read: a count that passes the test above may still be a lie.
+constexpr std::uint64_t kMostReserved = 1 << 18;
 
 // Tensor types by ggml's number (enum ggml_type), with the sizes of their blocks.
 struct StoredType {
@@ -74,7 +77,7 @@ absl::StatusOr<GgufArray> ReadArray(ByteReader& reader) {
   array.element = static_cast<GgufType>(element);
   if (array.element == GgufType::kString) {
     BATON_RETURN_IF_ERROR(CheckCount(count, kLeastStringBytes, reader.remaining(), "array"));
-    array.strings.reserve(count);
+    array.strings.reserve(std::min<std::uint64_t>(count, kMostReserved));
     for (std::uint64_t i = 0; i < count; ++i) {
       BATON_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
       array.strings.push_back(text);
@@ -174,12 +177,13 @@ absl::Status ReadTypeAndPlace(ByteReader& reader, ListedTensor& listed) {
 
 absl::StatusOr<std::vector<ListedTensor>> ReadTensorList(ByteReader& reader, std::uint64_t count) {
   BATON_RETURN_IF_ERROR(CheckCount(count, kLeastTensorBytes, reader.remaining(), "tensor"));
-  std::vector<ListedTensor> list(count);
+  std::vector<ListedTensor> list;
   for (std::uint64_t i = 0; i < count; ++i) {
     absl::StatusOr<std::string_view> name = reader.ReadString();
     if (!name.ok()) return Annotate(name.status(), absl::StrCat("name of tensor ", i));
-    list[i].name = *name;
-    const absl::Status status = ReadTypeAndPlace(reader, list[i]);
+    ListedTensor& listed = list.emplace_back();
+    listed.name = *name;
+    const absl::Status status = ReadTypeAndPlace(reader, listed);
     if (!status.ok()) return Annotate(status, absl::StrCat("tensor ", Quoted(*name)));
   }
   return list;

@@ -17,8 +17,10 @@
 namespace baton::checkpoint {
 namespace {
 
-// Texts beyond this are no configuration; the largest tokenizer.json known takes 35 MB.
+// The largest tokenizer.json known takes 35 MB, other files less than one. A parsed tree takes
+// about 20 times its text, so the limit of parsed files also bounds memory.
 constexpr std::size_t kMostTextBytes = 256 << 20;
+constexpr std::size_t kMostParsedBytes = 16 << 20;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
@@ -36,13 +38,14 @@ class Directory {
     return std::filesystem::exists(PathOf(name), ignored);
   }
   // Empty when there is no such file.
-  absl::StatusOr<std::optional<std::string>> Text(const std::string& name) const {
+  absl::StatusOr<std::optional<std::string>> Text(const std::string& name,
+                                                  std::size_t most_bytes = kMostTextBytes) const {
     if (!Has(name)) return std::optional<std::string>();
-    BATON_ASSIGN_OR_RETURN(std::string text, ReadTextFile(PathOf(name), kMostTextBytes));
+    BATON_ASSIGN_OR_RETURN(std::string text, ReadTextFile(PathOf(name), most_bytes));
     return std::optional(std::move(text));
   }
   absl::StatusOr<std::optional<JsonObject>> Json(const std::string& name) const {
-    BATON_ASSIGN_OR_RETURN(const std::optional<std::string> text, Text(name));
+    BATON_ASSIGN_OR_RETURN(const std::optional<std::string> text, Text(name, kMostParsedBytes));
     if (!text.has_value()) return std::optional<JsonObject>();
     absl::StatusOr<JsonObject> object = JsonObject::Parse(*text);
     if (!object.ok()) return Annotate(object.status(), PathOf(name));

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/printable.h"
@@ -11,6 +12,8 @@ namespace baton::checkpoint {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kDeepest = 64;
 
 absl::Status WrongType(std::string_view key, const char* expected) {
   return absl::InvalidArgumentError(
@@ -34,7 +37,12 @@ std::optional<std::int64_t> AsInteger(const json& value) {
 
 absl::StatusOr<JsonObject> JsonObject::Parse(std::string_view text) {
   try {
-    auto value = std::make_shared<const json>(json::parse(text));
+    // Printing and comparing recurse, so depth is bounded here.
+    const auto check_depth = [](int depth, json::parse_event_t, json&) {
+      if (depth > kDeepest) throw std::runtime_error("nested too deeply");
+      return true;
+    };
+    auto value = std::make_shared<const json>(json::parse(text, check_depth));
     if (!value->is_object()) return absl::InvalidArgumentError("not a JSON object");
     return JsonObject(std::move(value));
   } catch (const std::exception& error) {

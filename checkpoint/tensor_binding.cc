@@ -77,24 +77,26 @@ absl::StatusOr<Tensor> BindOne(const TensorRule& rule, const ModelMetadata& meta
                 .data = found->second.data};
 }
 
-// Tensors that rules name but this model does not use (a head beside tied embeddings) may be there.
+// Whether a tensor that no rule called for may be there: it carries nothing needed, or it is a head
+// stored beside tied embeddings.
+bool MayBeLeft(const Family& family, FileFormat format, const ModelMetadata& metadata,
+               std::string_view name) {
+  for (const std::string_view suffix : family.ignored_suffixes) {
+    if (name.ends_with(suffix)) return true;
+  }
+  if (!metadata.tied_embeddings) return false;
+  return std::any_of(family.tensors.begin(), family.tensors.end(), [&](const TensorRule& rule) {
+    return rule.presence == Presence::kUntied && FileName(rule, format, 0) == name;
+  });
+}
+
 absl::Status CheckNoneLeft(const Family& family, FileFormat format, const ModelMetadata& metadata,
                            const StoredTensors& stored, const std::set<std::string>& used) {
   for (const auto& [name, tensor] : stored) {
-    if (used.contains(name)) continue;
-    const std::string_view view = name;
-    const bool ignored =
-        std::any_of(family.ignored_suffixes.begin(), family.ignored_suffixes.end(),
-                    [&](std::string_view suffix) { return view.ends_with(suffix); }) ||
-        std::any_of(family.tensors.begin(), family.tensors.end(), [&](const TensorRule& rule) {
-          return rule.presence == Presence::kUntied && metadata.tied_embeddings &&
-                 FileName(rule, format, 0) == name;
-        });
-    if (!ignored) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("unknown tensor: ", Quoted(name), " is no part of architecture ",
-                       std::string(family.name), " with these settings"));
-    }
+    if (used.contains(name) || MayBeLeft(family, format, metadata, name)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("unknown tensor: ", Quoted(name), " is no part of architecture ",
+                     std::string(family.name), " with these settings"));
   }
   return absl::OkStatus();
 }
