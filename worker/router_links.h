@@ -24,12 +24,15 @@ class RouterLinks final : public Outbox {
     std::vector<std::string> routers;  // host:port each
     session::Hello hello;
   };
-  // `loop` must outlive this. Dials once Start is called.
+  // `loop` must outlive this.
   RouterLinks(Options options, StepLoop& loop, const Clock& clock);
-  // Ends every session; nothing is posted afterwards.
+  // Stop().
   ~RouterLinks() override;
 
-  void Start();
+  // Dials every router, telling it `admin_address` in the Hello. Until then Send drops.
+  void Start(const std::string& admin_address);
+  // Ends every session, delivering what was sent; nothing is posted afterwards. The loop must still
+  // run: the sessions' ends are posted to it. Idempotent.
   void Stop();
 
   void Send(SessionKey to, session::WorkerMessage message) override;
@@ -38,15 +41,16 @@ class RouterLinks final : public Outbox {
   int num_connected() const;
 
  private:
-  void OnMessage(SessionKey from, session::RouterMessage message);
+  session::WorkerLink::Callbacks CallbacksFor(int link);
   void OnConnected(SessionKey session, const session::Welcome& welcome);
+  void OnMessage(SessionKey from, session::RouterMessage message);
   void OnDisconnected(SessionKey session);
 
   const Options options_;
   StepLoop& loop_;
   const Clock& clock_;
   mutable absl::Mutex mutex_;
-  std::vector<std::shared_ptr<session::WorkerLink>> links_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<session::WorkerLink>> links_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> sessions_ ABSL_GUARDED_BY(mutex_);  // by link: the accepted session, or -1
 };
 

@@ -43,7 +43,9 @@ class StepLoop {
 
   // The scheduler's load after its last event or step.
   session::WorkerLoad load() const;
-  // Waits until the queue is empty and the scheduler holds no request.
+  // Waits until every event posted before the call was handled; false at the deadline.
+  bool Flush(absl::Time deadline);
+  // Waits until every event posted was handled and the scheduler holds no request.
   bool WaitUntilIdle(absl::Time deadline);
   // Number of steps run.
   std::int64_t num_steps() const { return num_steps_.load(std::memory_order_relaxed); }
@@ -52,6 +54,7 @@ class StepLoop {
   void Run(Scheduler& scheduler);
   bool RunStep(Scheduler& scheduler);  // false: nothing to compute
   void Publish(const Scheduler& scheduler, std::size_t handled);
+  void Count(int posted, int handled);
 
   const Options options_;
   StepRunner& runner_;
@@ -61,8 +64,9 @@ class StepLoop {
   std::atomic<std::int64_t> num_steps_ = 0;
   mutable absl::Mutex mutex_;
   session::WorkerLoad load_ ABSL_GUARDED_BY(mutex_);
-  std::int64_t pending_events_ ABSL_GUARDED_BY(mutex_) = 0;  // posted and not handled
-  bool idle_ ABSL_GUARDED_BY(mutex_) = true;                 // the scheduler's, as last published
+  std::int64_t posted_ ABSL_GUARDED_BY(mutex_) = 0;   // events ever
+  std::int64_t handled_ ABSL_GUARDED_BY(mutex_) = 0;  // of them, by the scheduler or lost
+  bool idle_ ABSL_GUARDED_BY(mutex_) = true;          // the scheduler's, as last published
   std::thread thread_;
 };
 

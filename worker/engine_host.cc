@@ -1,0 +1,174 @@
+#include "worker/engine_host.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "engine/model/model_plan.h"
+#include "engine/ops/ops.h"
+
+namespace baton::worker {
+namespace {
+
+// What a sequence is expected to need when nothing is configured, in tokens.
+constexpr int kUsualContext = 2048;
+
+std::uint64_t MachineBytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool ComputesInF32(const WorkerConfig& config) {
+  if (config.compute != "auto") return config.compute == "f32";
+  return config.dtype == "float32" || config.dtype == "float" || config.backend == "reference";
+}
+
+engine::KvDType ChooseKvDType(const WorkerConfig& config) {
+  if (config.kv_dtype == "f16") return engine::KvDType::kF16;
+  if (config.kv_dtype == "f32") return engine::KvDType::kF32;
+  return ComputesInF32(config) ? engine::KvDType::kF32 : engine::KvDType::kF16;
+}
+
+std::unique_ptr<engine::Ops> MakeOps(const WorkerConfig& config) {
+  if (config.backend == "reference") return engine::MakeReferenceOps();
+  engine::OpsOptions options;
+  options.compute = ComputesInF32(config) ? engine::ComputeMode::kF32 : engine::ComputeMode::kFast;
+  options.num_threads = config.threads > 0
+                            ? config.threads
+                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return engine::MakeCpuOps(options);
+}
+
+ModelFingerprint MakeFingerprint(const WorkerConfig& config,
+                                 const checkpoint::Checkpoint& checkpoint,
+                                 const engine::KvLayout& layout) {
+  ModelFingerprint fingerprint;
+  fingerprint.model = checkpoint.fingerprint();
+  // The reference sums in its own order: its blocks differ in bits from the other backend's.
+  fingerprint.compute = config.backend == "reference" ? "reference"
+                        : ComputesInF32(config)       ? "f32"
+                                                      : "fast";
+  fingerprint.kv_dtype = layout.dtype == engine::KvDType::kF16 ? "f16" : "f32";
+  fingerprint.num_layers = layout.num_layers;
+  fingerprint.num_kv_heads = layout.num_kv_heads;
+  fingerprint.head_dim = layout.head_dim;
+  fingerprint.block_size = layout.block_size;
+  return fingerprint;
+}
+
+// Logs at every tenth of the layers.
+void LogProgress(int done, int total) {
+  if (done * 10 / total == (done - 1) * 10 / total) return;
+  log::Info("loading model", {{"layers", done}, {"of", total}});
+}
+
+// Runs `load` on a thread of the given niceness, which the compute threads it starts inherit.
+template <class Load>
+auto RunNicely(int nice, Load load) {
+  decltype(load()) result = absl::UnknownError("not run");
+  std::thread thread([&] {
+    if (nice != 0 && setpriority(PRIO_PROCESS, 0, nice) != 0) {
+      log::Warn("cannot set the niceness of the compute threads", {{"nice", nice}});
+    }
+    result = load();
+  });
+  thread.join();
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<int> ChooseNumBlocks(const WorkerConfig& config, const engine::KvLayout& layout,
+                                    int max_context, std::uint64_t machine_bytes) {
+  if (config.kv_blocks > 0) return config.kv_blocks;
+  const std::uint64_t bytes = layout.block_bytes() * static_cast<std::uint64_t>(layout.num_layers);
+  std::uint64_t blocks;
+  if (config.kv_memory > 0) {
+    blocks = static_cast<std::uint64_t>(config.kv_memory) / bytes;
+    if (blocks == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("kv-memory too small: %d bytes, one block of %d tokens takes %d",
+                          config.kv_memory, layout.block_size, bytes));
+    }
+  } else {
+    const auto usual = static_cast<std::uint64_t>(config.max_num_seqs) *
+                       layout.BlocksFor(std::min(max_context, kUsualContext));
+    const std::uint64_t affordable = machine_bytes / 4 / bytes;
+    const auto longest = static_cast<std::uint64_t>(layout.BlocksFor(max_context));
+    blocks = std::min(usual, affordable);
+    if (blocks < longest) blocks = std::min(longest, machine_bytes / 2 / bytes);
+    blocks = std::max<std::uint64_t>(blocks, 1);
+  }
+  return static_cast<int>(std::min<std::uint64_t>(blocks, 1 << 24));
+}
+
+EngineHost::EngineHost(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+                       std::unique_ptr<engine::ModelRunner> runner,
+                       std::unique_ptr<engine::KvPool> kv, ModelFingerprint fingerprint,
+                       std::string model_name)
+    : checkpoint_(std::move(checkpoint)),
+      runner_(std::move(runner)),
+      kv_(std::move(kv)),
+      allocator_(kv_->num_blocks()),
+      fingerprint_(std::move(fingerprint)),
+      model_name_(std::move(model_name)) {}
+
+absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfig& config) {
+  const absl::Time begin = absl::Now();
+  log::Info("opening model", {{"path", config.model}});
+  BATON_ASSIGN_OR_RETURN(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+                         checkpoint::Checkpoint::Open(config.model));
+  auto plan = engine::MakeModelPlan(checkpoint->metadata(), config.max_model_len);
+  if (!plan.ok()) return Annotate(plan.status(), config.model);
+  const int max_rows = std::max(config.max_num_batched_tokens, config.max_num_seqs);
+  auto runner = RunNicely(config.nice, [&] {
+    return engine::ModelRunner::Load(checkpoint, *std::move(plan), MakeOps(config), max_rows,
+                                     LogProgress);
+  });
+  if (!runner.ok()) return Annotate(runner.status(), config.model);
+  const engine::KvLayout layout = (*runner)->MakeKvLayout(config.block_size, ChooseKvDType(config));
+  BATON_ASSIGN_OR_RETURN(
+      const int num_blocks,
+      ChooseNumBlocks(config, layout, (*runner)->plan().max_context, MachineBytes()));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<engine::KvPool> kv,
+                         engine::KvPool::Create(layout, num_blocks));
+  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, layout);
+  std::string name =
+      config.served_model_name.empty() ? checkpoint->metadata().name : config.served_model_name;
+  log::Info("model loaded", {{"model", name},
+                             {"seconds", absl::ToDoubleSeconds(absl::Now() - begin)},
+                             {"compute", fingerprint.compute},
+                             {"kv_dtype", fingerprint.kv_dtype},
+                             {"max_context", (*runner)->plan().max_context},
+                             {"kv_blocks", num_blocks},
+                             {"kv_bytes", layout.block_bytes() * layout.num_layers * num_blocks}});
+  return absl::WrapUnique(new EngineHost(std::move(checkpoint), *std::move(runner), std::move(kv),
+                                         std::move(fingerprint), std::move(name)));
+}
+
+absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
+                              const engine::LayerHook& on_layer,
+                              const engine::LogitsHook& on_logits) {
+  return runner_->Step(sequences, *kv_, on_layer, on_logits);
+}
+
+kvtransfer::KvMemory EngineHost::transfer_memory() const {
+  kvtransfer::KvMemory memory;
+  for (int layer = 0; layer < kv_->layout().num_layers; ++layer) {
+    memory.layers.push_back(kv_->LayerData(layer));
+  }
+  memory.block_bytes = kv_->layout().block_bytes();
+  memory.num_blocks = kv_->num_blocks();
+  return memory;
+}
+
+}  // namespace baton::worker
