@@ -1,6 +1,7 @@
 // Speed of a whole model on the CPU backend beside what the machine can do: prefill against the
 // time OpenBLAS's sgemm needs for the same matrix products, decode against the bandwidth of reads.
 //   engine_bench MODEL [--threads N] [--compute fast|f32] [--kv f16|f32] [--repeats N] [--quick]
+//   [--only prefill|decode]
 // Ceilings are measured again beside every line, since the machine may be shared.
 #include <algorithm>
 #include <chrono>
@@ -25,7 +26,8 @@ struct Flags {
   engine::OpsOptions ops{.num_threads = 2};
   engine::KvDType kv = engine::KvDType::kF16;
   int repeats = 3;
-  bool quick = false;
+  bool quick = false;  // one prompt and one batch only
+  std::string only;    // "prefill", "decode" or both
 };
 
 bool ParseFlags(int argc, char** argv, Flags& flags) {
@@ -43,6 +45,8 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
     ++i;
     if (arg == "--threads") {
       flags.ops.num_threads = std::max(1, std::atoi(value));
+    } else if (arg == "--only") {
+      flags.only = value;
     } else if (arg == "--repeats") {
       flags.repeats = std::max(1, std::atoi(value));
     } else if (arg == "--compute") {
@@ -222,7 +226,7 @@ int Main(int argc, char** argv) {
   if (!ParseFlags(argc, argv, flags)) {
     std::fprintf(stderr,
                  "usage: engine_bench MODEL [--threads N] [--compute fast|f32] [--kv f16|f32] "
-                 "[--repeats N] [--quick]\n");
+                 "[--repeats N] [--quick] [--only prefill|decode]\n");
     return 2;
   }
   EngineBench bench;
@@ -235,11 +239,12 @@ int Main(int argc, char** argv) {
               ceilings.ReadBandwidth(3) / 1e9, ceilings.SgemmRate(1024, 1024, 1024, 3) / 1e9,
               flags.ops.num_threads);
   for (const int tokens : {128, 512, 2048}) {
-    if (!flags.quick || tokens == 512) bench.Prefill(tokens, ceilings);
+    if (flags.only != "decode" && (!flags.quick || tokens == 512)) bench.Prefill(tokens, ceilings);
   }
-  bench.Decode(1, 64, ceilings);
+  if (flags.only == "prefill") return 0;
+  if (flags.only != "long") bench.Decode(1, 64, ceilings);
   if (flags.quick) return 0;
-  bench.Decode(8, 64, ceilings);
+  if (flags.only != "long") bench.Decode(8, 64, ceilings);
   bench.Decode(1, 2000, ceilings);
   return 0;
 }

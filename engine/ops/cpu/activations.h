@@ -10,8 +10,8 @@ namespace baton::engine::cpu {
 // [-127, 127] and low in [-64, 64). Two parts keep 14 bits and the sign of every activation at the
 // price of a second pass of integer products. On SmolLM2-135M (Q4_1) log-probabilities are off by
 // 0.001 in the median and 31 of 32 prompts keep all 64 greedy tokens of float arithmetic; with one
-// part it is 0.07, what other 8-bit kernels have, for 1.7 times the rate of large products. Decoding
-// single streams costs the same: there the weights' bytes are what counts.
+// part it is 0.07, what other 8-bit kernels have, for 1.7 times the rate of large products.
+// Decoding single streams costs the same: there the weights' bytes are what counts.
 inline constexpr int kPlanes = 2;
 
 // 32 quantized activations of one row and what the epilogue of their integer dot products needs.

@@ -170,6 +170,7 @@ void Attention::WalkSplit(const Call& call, const Task& task, int split, Scratch
   const int end = std::min(limit, (split + 1) * kKeySplit);
   for (int key = split * kKeySplit; key < end; key += kKeyTile) {
     GatherTile(call, task, key, std::min(kKeyTile, end - key), scratch);
+    PrefetchTile(call, task, key + kKeyTile, end);
     for (int i = 0; i < queries; ++i) {
       scratch.visible.data()[i] = call.Position(task, task.first_row + i / group) - key + 1;
     }
@@ -195,7 +196,24 @@ void Attention::GatherTile(const Call& call, const Task& task, int first_key, in
                   layout.head_dim, tile);
     key += run;
   }
-  if (num_keys < kKeyTile) ClearKeyValues(num_keys, layout.head_dim, tile);
+  ClearKeys(num_keys, layout.head_dim, tile);
+}
+
+// Asks for the cache lines of keys [first_key, first_key + 64) below `end` before they are needed:
+// a block's keys are too short a stream for the hardware to run ahead.
+void Attention::PrefetchTile(const Call& call, const Task& task, int first_key, int end) {
+  const KvLayout& layout = call.kv.layout();
+  const std::span<const BlockId> table = call.batch.sequences[task.sequence].block_table;
+  const std::size_t head_bytes = layout.element_bytes() * layout.block_size * layout.head_dim;
+  for (int key = first_key; key < std::min(end, first_key + kKeyTile);
+       key += layout.block_size - key % layout.block_size) {
+    const std::byte* keys = call.kv.Block(call.layer, table[key / layout.block_size]).data() +
+                            head_bytes * task.kv_head;
+    for (std::size_t at = 0; at < head_bytes; at += 64) {
+      __builtin_prefetch(keys + at, 0, 2);
+      __builtin_prefetch(keys + layout.half_block_bytes() + at, 0, 2);
+    }
+  }
 }
 
 void Attention::WriteOut(const Call& call, const Task& task, const float* sums, const float* outs) {

@@ -33,6 +33,7 @@ class Attention {
   void WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch);
   void GatherTile(const Call& call, const Task& task, int first_key, int num_keys,
                   Scratch& scratch);
+  static void PrefetchTile(const Call& call, const Task& task, int first_key, int end);
   void WriteOut(const Call& call, const Task& task, const float* sums, const float* outs);
 
   ThreadPool& pool_;

@@ -86,103 +86,170 @@ void TransposeFour(const float* const (&rows)[4], int head_dim, int key, float* 
 #endif
 }
 
+// Keys of 16 tokens in f16, from dimension `done` on, 32 dimensions at a time: turned as pairs of
+// dimensions, which halves the shuffles, then widened. Returns how many dimensions were done.
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3
+int TransposeSixteenHalves(const std::byte* rows, std::size_t row_bytes, int head_dim, int key,
+                           float* keys) {
+  int done = 0;
+  for (; done + 32 <= head_dim; done += 32) {
+    __m512i r[16], t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows + i * row_bytes + done * 2);
+      // Within 128-bit blocks: 4 x 4 of pairs.
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+      const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+      const __m512i b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+      const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);
+      const __m512i e = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+      t[i] = _mm512_unpacklo_epi64(a, c);
+      t[i + 1] = _mm512_unpackhi_epi64(a, c);
+      t[i + 2] = _mm512_unpacklo_epi64(b, e);
+      t[i + 3] = _mm512_unpackhi_epi64(b, e);
+    }
+    // Block b of t[4i + j] is now pair 4b + j of keys 4i .. 4i + 3: a 4 x 4 of blocks for each j.
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512i a = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x44);
+      const __m512i b = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xEE);
+      const __m512i c = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x44);
+      const __m512i e = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xEE);
+      const __m512i pairs[4] = {_mm512_shuffle_i32x4(a, c, 0x88), _mm512_shuffle_i32x4(a, c, 0xDD),
+                                _mm512_shuffle_i32x4(b, e, 0x88), _mm512_shuffle_i32x4(b, e, 0xDD)};
+#pragma GCC unroll 4
+      for (int b4 = 0; b4 < 4; ++b4) {
+        float* out = keys + (done + 2 * (4 * b4 + j)) * kKeyTile + key;
+        const __m256i even = _mm512_cvtepi32_epi16(pairs[b4]);
+        const __m256i odd = _mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs[b4], 16));
+        _mm512_storeu_ps(out, _mm512_cvtph_ps(even));
+        _mm512_storeu_ps(out + kKeyTile, _mm512_cvtph_ps(odd));
+      }
+    }
+  }
+  return done;
+}
+#else
+int TransposeSixteenHalves(const std::byte*, std::size_t, int, int, float*) { return 0; }
+#endif
+
+// Widens keys [i, i + count) of a run, count 4 or fewer, from dimension `from` on.
+void TransposeFew(const std::byte* rows, std::size_t row_bytes, bool half, int from, int head_dim,
+                  int count, int key, float* keys) {
+  constexpr int kChunk = 256;  // dimensions at a time
+  HWY_ALIGN float wide[4][kChunk];
+  const float* const wide_rows[4] = {wide[0], wide[1], wide[2], wide[3]};
+  for (int d = from; d < head_dim; d += kChunk) {
+    const int dims = std::min(kChunk, head_dim - d);
+    const std::size_t skip = static_cast<std::size_t>(d) * (half ? 2 : 4);
+    for (int i = 0; i < count; ++i) WidenRow(rows + i * row_bytes + skip, half, dims, wide[i]);
+    if (count == 4) {
+      TransposeFour(wide_rows, dims, key, keys + d * kKeyTile);
+      continue;
+    }
+    for (int i = 0; i < count; ++i) {
+      for (int j = 0; j < dims; ++j) keys[(d + j) * kKeyTile + key + i] = wide[i][j];
+    }
+  }
+}
+
 void LoadKeyValuesImpl(const void* keys, const void* values, bool half, int first_key, int count,
                        int head_dim, const KeyValueTile& tile) {
   const int padded = PaddedHeadDim(head_dim);
   const std::size_t row_bytes = static_cast<std::size_t>(head_dim) * (half ? 2 : 4);
   const auto* key_bytes = static_cast<const std::byte*>(keys);
   const auto* value_bytes = static_cast<const std::byte*>(values);
-  for (int i = 0; i < count; ++i) {
-    float* out = tile.values + (first_key + i) * padded;
-    WidenRow(value_bytes + i * row_bytes, half, head_dim, out);
-    std::fill(out + head_dim, out + padded, 0.0f);
-  }
-  // Keys pass through a small buffer, up to 256 dimensions at a time.
-  constexpr int kChunk = 256;
-  HWY_ALIGN float wide[4][kChunk];
-  const float* const rows[4] = {wide[0], wide[1], wide[2], wide[3]};
-  int i = 0;
-  for (; i + 4 <= count; i += 4) {
-    for (int d = 0; d < head_dim; d += kChunk) {
-      const int dims = std::min(kChunk, head_dim - d);
-      const std::size_t skip = static_cast<std::size_t>(d) * (half ? 2 : 4);
-      for (int j = 0; j < 4; ++j) {
-        WidenRow(key_bytes + (i + j) * row_bytes + skip, half, dims, wide[j]);
-      }
-      TransposeFour(rows, dims, first_key + i, tile.keys + d * kKeyTile);
+  float* wide_values = tile.values + first_key * padded;
+  if (head_dim == padded) {
+    WidenRow(value_bytes, half, count * head_dim, wide_values);
+  } else {
+    for (int i = 0; i < count; ++i, wide_values += padded) {
+      WidenRow(value_bytes + i * row_bytes, half, head_dim, wide_values);
+      std::fill(wide_values + head_dim, wide_values + padded, 0.0f);
     }
   }
-  for (; i < count; ++i) {
-    for (int d = 0; d < head_dim; d += kChunk) {
-      const int dims = std::min(kChunk, head_dim - d);
-      const std::size_t skip = static_cast<std::size_t>(d) * (half ? 2 : 4);
-      WidenRow(key_bytes + i * row_bytes + skip, half, dims, wide[0]);
-      for (int j = 0; j < dims; ++j) tile.keys[(d + j) * kKeyTile + first_key + i] = wide[0][j];
+  for (int i = 0; i < count;) {
+    const bool sixteen = half && count - i >= 16;
+    const int step = sixteen ? 16 : std::min(4, count - i);
+    const std::byte* rows = key_bytes + i * row_bytes;
+    int done = 0;
+    if (sixteen) {
+      done = TransposeSixteenHalves(rows, row_bytes, head_dim, first_key + i, tile.keys);
+    }
+    for (int j = 0; done < head_dim && j < step; j += 4) {
+      TransposeFew(rows + j * row_bytes, row_bytes, half, done, head_dim, std::min(4, step - j),
+                   first_key + i + j, tile.keys);
+    }
+    i += step;
+  }
+}
+
+// out[q, 0 .. kWidth vectors) (+)= sum over k of left[q, k] * right[k, ...]. Sums run in order of
+// k, starting from what `out` holds when kAdd.
+template <int kQueries, int kWidth, bool kAdd>
+HWY_INLINE void OuterProductsOf(const float* left, int left_stride, const float* right,
+                                int right_stride, int count, float* out, int out_stride) {
+  const DF df;
+  VF acc[kQueries][kWidth];
+  const float* rows[kQueries];
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q) {
+    rows[q] = left + q * left_stride;
+#pragma GCC unroll 4
+    for (int v = 0; v < kWidth; ++v) {
+      acc[q][v] = kAdd ? hn::LoadU(df, out + q * out_stride + v * kLanes) : hn::Zero(df);
+    }
+  }
+  for (int k = 0; k < count; ++k, right += right_stride) {
+    VF r[kWidth];
+#pragma GCC unroll 4
+    for (int v = 0; v < kWidth; ++v) r[v] = hn::LoadU(df, right + v * kLanes);
+#pragma GCC unroll 8
+    for (int q = 0; q < kQueries; ++q) {
+      const VF l = hn::Set(df, rows[q][k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kWidth; ++v) acc[q][v] = hn::MulAdd(l, r[v], acc[q][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kWidth; ++v) {
+      hn::StoreU(acc[q][v], df, out + q * out_stride + v * kLanes);
     }
   }
 }
 
-// out[q, column ..] (+)= sum over k of left[q, k] * right[k, column ..], kVectors wide. Sums run in
-// order of k, starting from what `out` holds when kAdd.
+// The same for `columns` columns, a multiple of 16.
 template <int kQueries, bool kAdd>
 void OuterProducts(const float* left, int left_stride, const float* right, int right_stride,
                    int count, int columns, float* out, int out_stride) {
-  const DF df;
-  for (int c = 0; c < columns; c += kVectors * kLanes) {
-    // Columns come in 16s: the last step may be narrower than kVectors.
-    const int vectors = std::min(kVectors, (columns - c) / kLanes);
-    if (vectors == kVectors) {
-      VF acc[kQueries][kVectors];
-#pragma GCC unroll 8
-      for (int q = 0; q < kQueries; ++q) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          acc[q][v] = kAdd ? hn::LoadU(df, out + q * out_stride + c + v * kLanes) : hn::Zero(df);
-        }
-      }
-      for (int k = 0; k < count; ++k) {
-        VF r[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v)
-          r[v] = hn::LoadU(df, right + k * right_stride + c + v * kLanes);
-#pragma GCC unroll 8
-        for (int q = 0; q < kQueries; ++q) {
-          const VF l = hn::Set(df, left[q * left_stride + k]);
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) acc[q][v] = hn::MulAdd(l, r[v], acc[q][v]);
-        }
-      }
-#pragma GCC unroll 8
-      for (int q = 0; q < kQueries; ++q) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v)
-          hn::StoreU(acc[q][v], df, out + q * out_stride + c + v * kLanes);
-      }
-      continue;
-    }
-    for (int q = 0; q < kQueries; ++q) {
-      for (int v = 0; v < vectors; ++v) {
-        float* at = out + q * out_stride + c + v * kLanes;
-        VF acc = kAdd ? hn::LoadU(df, at) : hn::Zero(df);
-        for (int k = 0; k < count; ++k) {
-          acc = hn::MulAdd(hn::Set(df, left[q * left_stride + k]),
-                           hn::LoadU(df, right + k * right_stride + c + v * kLanes), acc);
-        }
-        hn::StoreU(acc, df, at);
-      }
-    }
+  constexpr int kWide = kVectors * kLanes;
+  int c = 0;
+  for (; c + kWide <= columns; c += kWide) {
+    OuterProductsOf<kQueries, kVectors, kAdd>(left, left_stride, right + c, right_stride, count,
+                                              out + c, out_stride);
+  }
+  for (; c < columns; c += kLanes) {
+    OuterProductsOf<kQueries, 1, kAdd>(left, left_stride, right + c, right_stride, count, out + c,
+                                       out_stride);
   }
 }
 
-// Turns one row of 64 scores, of which the first `visible` count, into weights exp(score - max),
-// and brings the query's running state up to the new maximum.
-void SoftmaxRow(float* scores, int visible, int padded, float* max, float* sum, float* out) {
+// Turns one row of `columns` scores, of which the first `visible` count, into weights
+// exp(score - max), and brings the query's running state up to the new maximum. kColumns: 64, or
+// 0 where `columns` is another multiple of 16; a whole tile unrolls and stays in registers.
+template <int kColumns>
+HWY_INLINE void SoftmaxRow(float* scores, int columns, int visible, int padded, float* max,
+                           float* sum, float* out) {
+  if constexpr (kColumns != 0) columns = kColumns;
   const DF df;
   const DI di;
   const VF lowest = hn::Set(df, -std::numeric_limits<float>::infinity());
   const auto limit = hn::Set(di, visible);
   VF largest = lowest;
-  for (int i = 0; i < kKeyTile; i += kLanes) {
+#pragma GCC unroll 4
+  for (int i = 0; i < columns; i += kLanes) {
     const auto seen = hn::RebindMask(df, hn::Lt(hn::Iota(di, i), limit));
     const VF score = hn::IfThenElse(seen, hn::LoadU(df, scores + i), lowest);
     hn::StoreU(score, df, scores + i);
@@ -193,7 +260,8 @@ void SoftmaxRow(float* scores, int visible, int padded, float* max, float* sum, 
   const float new_max = first ? tile_max : std::max(*max, tile_max);
   const VF shift = hn::Set(df, new_max);
   VF total = hn::Zero(df);
-  for (int i = 0; i < kKeyTile; i += kLanes) {
+#pragma GCC unroll 4
+  for (int i = 0; i < columns; i += kLanes) {
     const VF weight = ExpOf(df, hn::Sub(hn::LoadU(df, scores + i), shift));
     hn::StoreU(weight, df, scores + i);
     total = hn::Add(total, weight);
@@ -219,16 +287,22 @@ void AttendQueries(const float* queries, const int* num_visible, int head_dim,
                    const KeyValueTile& tile, const AttentionState& state) {
   const int padded = PaddedHeadDim(head_dim);
   HWY_ALIGN float scores[kQueries][kKeyTile];
-  OuterProducts<kQueries, false>(queries, head_dim, tile.keys, kKeyTile, head_dim, kKeyTile,
-                                 scores[0], kKeyTile);
   int most = 0;
+  for (int q = 0; q < kQueries; ++q) most = std::max(most, std::min(num_visible[q], kKeyTile));
+  if (most <= 0) return;
+  const int columns = (most + 15) / 16 * 16;
+  OuterProducts<kQueries, false>(queries, head_dim, tile.keys, kKeyTile, head_dim, columns,
+                                 scores[0], kKeyTile);
   for (int q = 0; q < kQueries; ++q) {
-    const int visible = std::clamp(num_visible[q], 0, kKeyTile);
-    most = std::max(most, visible);
-    if (visible == 0) {
-      std::fill(scores[q], scores[q] + kKeyTile, 0.0f);
+    const int visible = std::min(num_visible[q], kKeyTile);
+    if (visible <= 0) {
+      std::fill(scores[q], scores[q] + columns, 0.0f);
+    } else if (columns == kKeyTile) {
+      SoftmaxRow<kKeyTile>(scores[q], columns, visible, padded, &state.max[q], &state.sum[q],
+                           state.out + q * padded);
     } else {
-      SoftmaxRow(scores[q], visible, padded, &state.max[q], &state.sum[q], state.out + q * padded);
+      SoftmaxRow<0>(scores[q], columns, visible, padded, &state.max[q], &state.sum[q],
+                    state.out + q * padded);
     }
   }
   // Keys that a query does not see have weight 0 and finite values: adding them changes nothing.
@@ -305,11 +379,11 @@ void LoadKeyValues(const void* keys, const void* values, bool half, int first_ke
   (keys, values, half, first_key, count, head_dim, tile);
 }
 
-void ClearKeyValues(int first_key, int head_dim, const KeyValueTile& tile) {
-  const int padded = PaddedHeadDim(head_dim);
-  std::fill(tile.values + first_key * padded, tile.values + kKeyTile * padded, 0.0f);
+void ClearKeys(int num_keys, int head_dim, const KeyValueTile& tile) {
+  const int end = (num_keys + 15) / 16 * 16;
+  if (num_keys == end) return;
   for (int d = 0; d < head_dim; ++d) {
-    std::fill(tile.keys + d * kKeyTile + first_key, tile.keys + (d + 1) * kKeyTile, 0.0f);
+    std::fill(tile.keys + d * kKeyTile + num_keys, tile.keys + d * kKeyTile + end, 0.0f);
   }
 }
 

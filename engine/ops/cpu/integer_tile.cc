@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "engine/ops/cpu/integer_tile.cc"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #include <cstring>
@@ -28,6 +29,7 @@ using VI = hn::Vec<DI>;
 using VU = hn::Vec<DU>;
 constexpr int kLanes = static_cast<int>(HWY_MIN(HWY_LANES(float), kTileRows));
 constexpr int kSteps = kGroup / 4;  // products of 4 bytes per group
+constexpr int kPrefetchBytes = 4096;
 
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3
 constexpr int kMaxRows = 8;  // activation rows at once: 8 float sums, 8 integer sums, 8 weights
@@ -240,7 +242,9 @@ HWY_INLINE void AddScaled(const VU (&w)[kSteps], VF scale, const QuantizedGroup*
 }
 
 // kRows activation rows against one tile, a vector of output rows at a time.
-template <TileFormat kFormat, int kRows>
+// kCold: the tile was not read before, so lines are asked for a few groups ahead. One or two rows
+// need no help: there the window of the processor itself spans several groups.
+template <TileFormat kFormat, int kRows, bool kCold>
 void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* first,
               std::size_t stride, float* out) {
   constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
@@ -252,9 +256,15 @@ void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* fi
     const QuantizedGroup* x[kRows];
 #pragma GCC unroll 16
     for (int m = 0; m < kRows; ++m) x[m] = first + m * stride;
+    constexpr int kGroupLines = (kTraits.group_bytes() + 63) / 64;
     const std::uint8_t* group = tile;
     for (int g = 0; g < num_groups; ++g, group += kTraits.group_bytes()) {
       VU w[kSteps];
+      if constexpr (kCold && kRows > 2) {
+        for (int line = 0; line < kGroupLines; ++line) {
+          hwy::Prefetch(group + kPrefetchBytes + line * 64);
+        }
+      }
       LoadWeights<kTraits.bits>(group + kTraits.scale_bytes() + 4 * lane, w);
       const VF scale = LoadScale<kTraits.wide_scales>(group, 0, lane);
       if constexpr (kTraits.scale_columns == kGroup) {
@@ -290,21 +300,25 @@ void Tile(const PackedMatrix& weights, int tile, const QuantizedGroup* x, std::s
     x += count * stride;
     out += count * kTileRows;
   };
+  if (num_rows >= kMaxRows) {
+    TileRows<kFormat, kMaxRows, true>(data, groups, x, stride, out);
+    advance(kMaxRows);
+  }
   while (num_rows - row >= kMaxRows) {
-    TileRows<kFormat, kMaxRows>(data, groups, x, stride, out);
+    TileRows<kFormat, kMaxRows, false>(data, groups, x, stride, out);
     advance(kMaxRows);
   }
   if constexpr (kMaxRows > 4) {
     if (num_rows - row >= 4) {
-      TileRows<kFormat, 4>(data, groups, x, stride, out);
+      TileRows<kFormat, 4, true>(data, groups, x, stride, out);
       advance(4);
     }
   }
   if (num_rows - row >= 2) {
-    TileRows<kFormat, 2>(data, groups, x, stride, out);
+    TileRows<kFormat, 2, false>(data, groups, x, stride, out);
     advance(2);
   }
-  if (num_rows - row >= 1) TileRows<kFormat, 1>(data, groups, x, stride, out);
+  if (num_rows - row >= 1) TileRows<kFormat, 1, false>(data, groups, x, stride, out);
 }
 
 void IntegerTileImpl(const PackedMatrix& weights, int tile, const QuantizedGroup* x,

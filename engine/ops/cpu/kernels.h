@@ -50,7 +50,7 @@ struct AttentionState {
   float* out = nullptr;  // [num_queries, PaddedHeadDim], sum of exp(score - max) * value
 };
 
-// 64 keys and values of one KV head as the kernel reads them; any tail is zero.
+// 64 keys and values of one KV head as the kernel reads them.
 struct KeyValueTile {
   float* keys = nullptr;    // [head_dim, 64]
   float* values = nullptr;  // [64, PaddedHeadDim]
@@ -60,11 +60,12 @@ struct KeyValueTile {
 // [count, head_dim] in f16 or f32. first_key and count need not be multiples of anything.
 void LoadKeyValues(const void* keys, const void* values, bool half, int first_key, int count,
                    int head_dim, const KeyValueTile& tile);
-// Clears keys [first_key, 64).
-void ClearKeyValues(int first_key, int head_dim, const KeyValueTile& tile);
+// Makes the rest of a tile that holds only `num_keys` keys safe to compute with.
+void ClearKeys(int num_keys, int head_dim, const KeyValueTile& tile);
 
 // Adds one tile of keys to the state of queries 0..num_queries-1. Query i sees the first
 // num_visible[i] keys of the tile (all where it is >= 64, none where it is <= 0).
+// Every key that any query sees was loaded, and ClearKeys called for a tile that is not full.
 //   queries: [num_queries, head_dim], already scaled
 // Source: online softmax, Milakov & Gimelshein 2018 (arXiv:1805.02867).
 void AttendTile(const float* queries, const int* num_visible, int num_queries, int head_dim,
