@@ -100,8 +100,7 @@ absl::StatusOr<ForcedScore> ScoreForced(GoldenEngine& engine,
   return score;
 }
 
-absl::StatusOr<LogprobErrors> ScoreLogits(GoldenEngine& engine, const GoldenSet& set,
-                                          int max_prompt) {
+absl::StatusOr<LogprobErrors> ScoreLogits(GoldenEngine& engine, const GoldenSet& set) {
   engine::Sampler sampler;
   std::vector<double> errors;
   for (const GoldenLogits& golden : set.logits) {
@@ -111,7 +110,6 @@ absl::StatusOr<LogprobErrors> ScoreLogits(GoldenEngine& engine, const GoldenSet&
           absl::StrCat("logits.jsonl names a prompt that greedy.jsonl lacks: ", golden.id));
     }
     const int first = static_cast<int>(prompt->prompt_ids.size()) - 1;
-    if (first >= max_prompt) continue;
     const auto compare = [&](int position, std::span<const float> logits) {
       for (const GoldenStep& step : golden.steps) {
         if (first + step.step != position) continue;

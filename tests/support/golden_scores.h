@@ -37,10 +37,8 @@ struct LogprobErrors {
   int count = 0;
   double median = 0, mean = 0, p95 = 0, max = 0;
 };
-// Over all top_ids of logits.jsonl, the golden outputs as context. Prompts of more than
-// `max_prompt` tokens are left out.
-absl::StatusOr<LogprobErrors> ScoreLogits(GoldenEngine& engine, const GoldenSet& set,
-                                          int max_prompt = 1 << 30);
+// Over all top_ids of logits.jsonl, the golden outputs as context.
+absl::StatusOr<LogprobErrors> ScoreLogits(GoldenEngine& engine, const GoldenSet& set);
 
 // Over prompt_logprobs.jsonl: errors, and the perplexity of the engine and of the golden values.
 struct PerplexityScore {

@@ -87,6 +87,8 @@ std::vector<float> InFileOrder(const std::vector<float>& hugging_face, int head_
 
 class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
  protected:
+  static constexpr int kBlockSize = 4;
+
   void SetUp() override {
     const std::string path = testing::SmolLm2Path();
     if (path.empty()) GTEST_SKIP() << "SmolLM2 is not here; scripts/ has the download";
@@ -95,20 +97,23 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
     auto checkpoint = checkpoint::Checkpoint::Open(path);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     checkpoint_ = *std::move(checkpoint);
-    auto plan = MakeModelPlan(checkpoint_->metadata(), 64);
+    auto plan = MakeModelPlan(checkpoint_->metadata(), 0);
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *std::move(plan);
     ops_ = testing::MakeOps(GetParam());
     tokens_ = golden_->Get<std::int32_t>("input_ids");
     positions_.resize(tokens_.size());
     std::iota(positions_.begin(), positions_.end(), 0);
+    // Blocks in falling order, so that order in the pool is not order in the sequence.
+    const int num_blocks = static_cast<int>(tokens_.size()) / kBlockSize + 1;
+    for (int block = num_blocks; block-- > 0;) blocks_.push_back(block);
     const LayerPlan& layer = plan_.layers[0];
     auto kv = KvPool::Create({.num_layers = static_cast<int>(plan_.layers.size()),
                               .num_kv_heads = layer.num_kv_heads,
                               .head_dim = layer.head_dim,
-                              .block_size = 16,
+                              .block_size = kBlockSize,
                               .dtype = KvDType::kF32},
-                             3);
+                             num_blocks);
     ASSERT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     sequence_ = {.num_rows = static_cast<int>(tokens_.size()), .block_table = blocks_};
@@ -118,12 +123,13 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
   // K or V of the tokens in layer 0, as [tokens, num_kv_heads * head_dim].
   std::vector<float> ReadPool(bool value) const {
     const KvLayout& layout = kv_->layout();
-    const auto* base = reinterpret_cast<const float*>(kv_->Block(0, blocks_[0]).data() +
-                                                      (value ? layout.half_block_bytes() : 0));
     std::vector<float> rows;
-    for (std::size_t t = 0; t < tokens_.size(); ++t) {
+    for (int t = 0; t < static_cast<int>(tokens_.size()); ++t) {
+      const std::byte* block = kv_->Block(0, blocks_[t / kBlockSize]).data();
+      const auto* base =
+          reinterpret_cast<const float*>(block + (value ? layout.half_block_bytes() : 0));
       for (int head = 0; head < layout.num_kv_heads; ++head) {
-        const float* slot = base + (head * layout.block_size + t) * layout.head_dim;
+        const float* slot = base + (head * kBlockSize + t % kBlockSize) * layout.head_dim;
         rows.insert(rows.end(), slot, slot + layout.head_dim);
       }
     }
@@ -136,7 +142,7 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<KvPool> kv_;
   std::vector<std::int32_t> tokens_, positions_;
-  const std::vector<BlockId> blocks_ = {2};
+  std::vector<BlockId> blocks_;
   BatchSequence sequence_;
   RaggedBatch batch_;
 };

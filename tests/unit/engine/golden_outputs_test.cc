@@ -2,6 +2,7 @@
 // READMEs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -33,16 +34,28 @@ std::vector<EngineSetup> FastSetups() {
   return setups;
 }
 
-// The prompts short enough for the reference to compute whole in a test.
-std::vector<GoldenPrompt> ShortPrompts(const GoldenSet& set, std::size_t max_prompt,
-                                       std::size_t count) {
-  std::vector<GoldenPrompt> prompts;
-  for (const GoldenPrompt& prompt : set.greedy) {
-    if (prompt.prompt_ids.size() <= max_prompt && prompts.size() < count) {
-      prompts.push_back(prompt);
-    }
-  }
+// The `count` shortest prompts: what a slow backend can compute whole in a test.
+std::vector<GoldenPrompt> Shortest(std::vector<GoldenPrompt> prompts, std::size_t count) {
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const GoldenPrompt& a, const GoldenPrompt& b) {
+                     return a.prompt_ids.size() < b.prompt_ids.size();
+                   });
+  prompts.resize(std::min(count, prompts.size()));
   return prompts;
+}
+
+// `set` with the log-probabilities of its `count` shortest prompts only.
+GoldenSet WithShortestLogits(GoldenSet set, std::size_t count) {
+  std::vector<GoldenPrompt> prompts;
+  for (const GoldenLogits& logits : set.logits) {
+    if (const GoldenPrompt* prompt = set.Find(logits.id)) prompts.push_back(*prompt);
+  }
+  prompts = Shortest(std::move(prompts), count);
+  std::erase_if(set.logits, [&](const GoldenLogits& logits) {
+    return std::none_of(prompts.begin(), prompts.end(),
+                        [&](const GoldenPrompt& prompt) { return prompt.id == logits.id; });
+  });
+  return set;
 }
 
 // Loads the golden set and the engine under test. A subclass names the model.
@@ -113,7 +126,7 @@ TEST_P(GoldenTinyFastTest, ForcedStepsAgreeAndLogprobsAreNear) {
   ASSERT_TRUE(forced.ok()) << forced.status();
   ASSERT_TRUE(errors.ok()) << errors.status();
   std::cout << ToString(*forced) << "\n" << ToString(*errors) << "\n";
-  EXPECT_GT(forced->num_steps, 400);
+  EXPECT_GT(forced->num_steps, 0);
   EXPECT_GE(forced->agreement(), 0.97);
   EXPECT_GT(errors->count, 0);
   EXPECT_LE(errors->median, 0.073);
@@ -139,7 +152,7 @@ class GoldenSmolLm2Test : public GoldenOutputsTest {
 class GoldenSmolLm2ReferenceTest : public GoldenSmolLm2Test {};
 
 TEST_P(GoldenSmolLm2ReferenceTest, GreedyTokensAreTheGoldenOnesWhereTheyAreSure) {
-  std::vector<GoldenPrompt> prompts = ShortPrompts(set_, /*max_prompt=*/40, /*count=*/6);
+  std::vector<GoldenPrompt> prompts = Shortest(set_.greedy, 6);
   for (GoldenPrompt& prompt : prompts) {
     const std::size_t length = std::min<std::size_t>(prompt.output_ids.size(), 24);
     prompt.output_ids.resize(length);
@@ -149,7 +162,7 @@ TEST_P(GoldenSmolLm2ReferenceTest, GreedyTokensAreTheGoldenOnesWhereTheyAreSure)
 }
 
 TEST_P(GoldenSmolLm2ReferenceTest, LogprobsOfShortPromptsAreWithinTolerance) {
-  const auto errors = ScoreLogits(*engine_, set_, /*max_prompt=*/50);
+  const auto errors = ScoreLogits(*engine_, WithShortestLogits(set_, 4));
   ASSERT_TRUE(errors.ok()) << errors.status();
   ExpectF32Logprobs(*errors);
 }
@@ -183,25 +196,25 @@ INSTANTIATE_TEST_SUITE_P(Cpu, GoldenSmolLm2F32Test,
                          [](const auto& tested) { return SetupName(tested.param); });
 
 // 8-bit activations and f16 KV: at least as near to float32 as llama.cpp on the same file; the
-// figures are those of tests/golden/smollm2/README.md.
+// figures are those of tests/golden/smollm2/README.md, as shares so that other sets can be run.
 class GoldenSmolLm2FastTest : public GoldenSmolLm2Test {};
 
 TEST_P(GoldenSmolLm2FastTest, AsManyPromptsAgreeAsWithLlamaCpp) {
   const auto score = ScoreGreedy(*engine_, set_.greedy, kStop);
   ASSERT_TRUE(score.ok()) << score.status();
   std::cout << ToString(*score) << "\n";
-  EXPECT_EQ(score->num_prompts, 32);
-  EXPECT_GE(score->agree_16, 18);
-  EXPECT_GE(score->agree_32, 15);
-  EXPECT_GE(score->agree_64, 11);
+  ASSERT_GT(score->num_prompts, 0);
+  EXPECT_GE(score->agree_16 * 32, score->num_prompts * 18);
+  EXPECT_GE(score->agree_32 * 32, score->num_prompts * 15);
+  EXPECT_GE(score->agree_64 * 32, score->num_prompts * 11);
 }
 
 TEST_P(GoldenSmolLm2FastTest, ForcedStepsAgreeAsOftenAsWithLlamaCpp) {
-  // The 29 prompts that llama.cpp was measured on.
-  const auto score = ScoreForced(*engine_, ShortPrompts(set_, 290, 32));
+  // As many of the shortest as llama.cpp was measured on.
+  const auto score = ScoreForced(*engine_, Shortest(set_.greedy, 29));
   ASSERT_TRUE(score.ok()) << score.status();
   std::cout << ToString(*score) << "\n";
-  EXPECT_GT(score->num_steps, 1000);
+  EXPECT_GT(score->num_steps, 0);
   EXPECT_GE(score->agreement(), 0.97);
   EXPECT_LE(score->highest_parting_margin, 0.5);
 }
@@ -221,8 +234,8 @@ TEST_P(GoldenSmolLm2FastTest, PerplexityIsNoFurtherOffThanLlamaCpps) {
   const auto score = ScorePromptLogprobs(*engine_, set_);
   ASSERT_TRUE(score.ok()) << score.status();
   std::cout << ToString(*score) << "\n";
-  EXPECT_NEAR(score->golden_perplexity, 21.497, 0.001);
-  EXPECT_LE(std::abs(score->perplexity - score->golden_perplexity), 21.729 - 21.497);
+  EXPECT_GT(score->errors.count, 0);
+  EXPECT_LE(std::abs(score->perplexity / score->golden_perplexity - 1), 21.729 / 21.497 - 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, GoldenSmolLm2FastTest, ::testing::ValuesIn(FastSetups()),
