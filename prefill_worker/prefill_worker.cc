@@ -1,0 +1,94 @@
+#include "prefill_worker/prefill_worker.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "common/status.h"
+#include "kvtransfer/transfer.h"
+#include "prefill_worker/prefill_scheduler.h"
+#include "worker/engine_host.h"
+
+namespace baton::prefill_worker {
+namespace {
+
+PrefillLimits MakeLimits(const worker::WorkerConfig& config, const worker::EngineHost& engine) {
+  PrefillLimits limits;
+  limits.max_sequences = config.max_num_seqs;
+  limits.max_batched_tokens = config.max_num_batched_tokens;
+  limits.max_waiting = config.max_waiting;
+  limits.max_context = engine.max_context();
+  limits.vocab_size = engine.vocab_size();
+  limits.fingerprint = engine.fingerprint();
+  return limits;
+}
+
+kvtransfer::TransferSender::Options SenderOptions(const worker::WorkerConfig& config,
+                                                  const worker::WorkerIdentity& identity,
+                                                  const worker::EngineHost& engine) {
+  kvtransfer::TransferSender::Options options;
+  options.worker_id = identity.worker_id;
+  options.incarnation = identity.incarnation;
+  options.fingerprint = engine.fingerprint();
+  options.memory = engine.transfer_memory();
+  options.transport = config.transport;
+  options.checksum = config.kv_checksum;
+  return options;
+}
+
+}  // namespace
+
+// In the order of construction: each uses those above it.
+class PrefillWorker::Parts {
+ public:
+  Parts(const worker::WorkerConfig& config, const Clock& clock,
+        std::unique_ptr<worker::EngineHost> engine)
+      : identity_(worker::MakeWorkerIdentity(config, session::WorkerRole::kPrefill)),
+        engine_(std::move(engine)),
+        service_(config, session::WorkerRole::kPrefill, identity_, *engine_, clock),
+        sender_(
+            kvtransfer::TransferSender::Create(SenderOptions(config, identity_, *engine_), clock)),
+        scheduler_(MakeLimits(config, *engine_),
+                   {.clock = &clock,
+                    .allocator = &engine_->allocator(),
+                    .sender = sender_.get(),
+                    .post = [this](worker::Event event) { service_.Post(std::move(event)); },
+                    .outbox = &service_.outbox(),
+                    .metrics = &service_.metrics(),
+                    .timelines = &service_.timelines()}) {}
+  ~Parts() {
+    service_.Stop();
+    sender_.reset();  // reads the pool until here; its last callbacks find a closed queue
+  }
+
+  absl::Status Start() { return service_.Start(scheduler_); }
+  worker::WorkerService& service() { return service_; }
+
+ private:
+  const worker::WorkerIdentity identity_;
+  const std::unique_ptr<worker::EngineHost> engine_;
+  worker::WorkerService service_;
+  std::unique_ptr<kvtransfer::TransferSender> sender_;
+  PrefillScheduler scheduler_;
+};
+
+PrefillWorker::PrefillWorker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+PrefillWorker::~PrefillWorker() = default;
+
+absl::StatusOr<std::unique_ptr<PrefillWorker>> PrefillWorker::Start(
+    const worker::WorkerConfig& config, const Clock& clock) {
+  BATON_ASSIGN_OR_RETURN(auto engine, worker::EngineHost::Create(config));
+  auto parts = std::make_unique<Parts>(config, clock, std::move(engine));
+  BATON_RETURN_IF_ERROR(parts->Start());
+  return absl::WrapUnique(new PrefillWorker(std::move(parts)));
+}
+
+bool PrefillWorker::Drain(absl::Time deadline) { return parts_->service().Drain(deadline); }
+
+bool PrefillWorker::ready() const { return parts_->service().ready(); }
+
+session::WorkerLoad PrefillWorker::load() const { return parts_->service().load(); }
+
+int PrefillWorker::admin_port() const { return parts_->service().admin_port(); }
+
+}  // namespace baton::prefill_worker
