@@ -332,6 +332,7 @@ session::TokenOutput DecodeScheduler::MakeOutput(Sequence& sequence, SampledToke
     output.times.adopt = std::max(sequence.first_step - sequence.received, absl::ZeroDuration());
     output.times.first_decode_step = end - sequence.first_step;
   }
+  parts_.observer->OnFirstOutput(sequence, output.times);
   return output;
 }
 

@@ -23,6 +23,9 @@ class CountingObserver final : public RequestObserver {
     prefill_rows += prefill;
     output_tokens += outputs;
   }
+  void OnFirstOutput(const Sequence& sequence, const session::PhaseTimes&) override {
+    ++first_outputs[sequence.key.request_id];
+  }
   void OnEnd(const Sequence& sequence, const absl::Status& why, absl::Time) override {
     ++ended;
     ends[sequence.key.request_id].push_back(why);
@@ -36,6 +39,7 @@ class CountingObserver final : public RequestObserver {
   int output_tokens = 0;
   std::map<RefusalReason, int> refused;
   std::map<std::string, std::vector<Phase>> phases;
+  std::map<std::string, int> first_outputs;
   std::map<std::string, std::vector<absl::Status>> ends;
 };
 
