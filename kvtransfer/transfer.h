@@ -19,6 +19,8 @@
 // session state machines and transports stand behind them.
 namespace baton::kvtransfer {
 
+struct TransferMetrics;  // metrics.h
+
 // A pool's memory as this library sees it: layers[l] + block * block_bytes is one block of layer l.
 // The memory must outlive whoever holds the view.
 struct KvMemory {
@@ -61,6 +63,7 @@ class TransferSender {
     absl::Duration connect_timeout = absl::Seconds(5);
     absl::Duration ack_timeout = absl::Seconds(10);  // from Complete to the acknowledgement
     bool checksum = false;                           // CRC32C per block, verified by the receiver
+    TransferMetrics* metrics = nullptr;              // may be null; must outlive the sender
   };
   // Called once per transfer, on a library thread: OK with a report, or why it failed. Either way
   // the library no longer reads the transfer's source blocks.
@@ -71,9 +74,12 @@ class TransferSender {
   // Aborts what is under way; calls every pending DoneCallback before it returns.
   virtual ~TransferSender() = default;
 
+  // Call it as soon as the ticket is at hand, even if the prompt still queues: from here on the
+  // lease is renewed, and until here it runs.
   // Starts the transfer of `ticket`, opening the link to its worker (handshake, fingerprint check)
   // on a library thread when there is none. `source_blocks[i]` is where prompt block i lies in our
-  // pool. Renews the lease until the transfer ends. Returns a key for the calls below.
+  // pool. Renews the lease until the transfer ends. Returns a key for the calls below; `done` may
+  // be called before the caller has it. A key whose transfer has ended is ignored by all calls.
   virtual std::uint64_t Begin(const TransferTicket& ticket, std::vector<std::int32_t> source_blocks,
                               DoneCallback done) = 0;
   // Layer `layer` of prompt blocks [first_block, last_block) is final in memory: send it now.
@@ -103,7 +109,10 @@ class TransferReceiver {
     std::string listen_address = "0.0.0.0:0";
     std::string advertise_host = "127.0.0.1";  // host that senders dial, with the port bound
     absl::Duration lease = absl::Seconds(10);
+    // Of a reservation, however often its sender renews the lease.
+    absl::Duration max_age = absl::Minutes(10);
     bool allow_shared_memory = true;
+    TransferMetrics* metrics = nullptr;  // may be null; must outlive the receiver
   };
   struct Callbacks {
     // Exactly one of the two is called per reservation, on a library thread, unless Release comes
@@ -122,7 +131,9 @@ class TransferReceiver {
   // and must not touch or free them until on_complete, on_failed or Release.
   virtual TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) = 0;
   // Ends a reservation in any state: when it returns nothing writes to its blocks any more, late
-  // frames are refused, and no callback of it will run. Waits for at most one block's copy.
+  // frames are refused, and no callback of it will run. Waits for at most one block's copy, or for
+  // a callback of this transfer that is running now: hold no lock that the callbacks take. May be
+  // called from a callback. Destroying the receiver releases all.
   virtual void Release(std::uint64_t transfer_id) = 0;
   virtual int port() const = 0;
 };
