@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -75,18 +76,65 @@ grpc::ChannelArguments ChannelArgs(std::size_t max_frame_bytes) {
   return args;
 }
 
+// What belongs to one call and must not be destroyed on a thread of gRPC's.
+struct CallState {
+  explicit CallState(std::shared_ptr<grpc::Channel> channel) : stub(std::move(channel)) {}
+  grpc::GenericStub stub;
+  grpc::ClientContext context;
+};
+
+// Destroys ended calls on a thread of its own: a channel that goes on one of gRPC's threads may
+// take the queue away from under that thread (github.com/grpc/grpc issues 37198 and 37858).
+// Thread-safe.
+class CallReaper {
+ public:
+  CallReaper() : thread_([this] { Run(); }) {}
+  ~CallReaper() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    thread_.join();
+  }
+  void Take(std::unique_ptr<CallState> ended) {
+    absl::MutexLock lock(&mutex_);
+    ended_.push_back(std::move(ended));
+  }
+
+ private:
+  void Run() {
+    const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || !ended_.empty();
+    };
+    while (true) {
+      std::vector<std::unique_ptr<CallState>> ended;  // destroyed after the lock
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(&due));
+      if (ended_.empty()) return;
+      ended.swap(ended_);
+    }
+  }
+
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<CallState>> ended_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
 // The call's reactor. Lives until gRPC's OnDone, however early its owner lets go.
 class GrpcClientStream final : public FrameStream,
                                public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  GrpcClientStream(const std::string& address, std::size_t max_frame_bytes, Events events)
+  GrpcClientStream(const std::string& address, std::size_t max_frame_bytes, Events events,
+                   CallReaper& reaper)
       : events_(std::move(events)),
-        stub_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                        ChannelArgs(max_frame_bytes))) {}
+        reaper_(reaper),
+        call_(std::make_unique<CallState>(grpc::CreateCustomChannel(
+            address, grpc::InsecureChannelCredentials(), ChannelArgs(max_frame_bytes)))) {}
 
   void Start(std::shared_ptr<GrpcClientStream> self) {
     self_ = std::move(self);
-    stub_.PrepareBidiStreamingCall(&context_, kLinkMethod, grpc::StubOptions(), this);
+    call_->stub.PrepareBidiStreamingCall(&call_->context, kLinkMethod, grpc::StubOptions(), this);
     AddHold();  // writes start outside the reactions
     StartRead(&read_buffer_);
     StartCall();
@@ -107,8 +155,11 @@ class GrpcClientStream final : public FrameStream,
   }
 
   void Close(const absl::Status& why) override {
-    if (Stop(why)) context_.TryCancel();
-    // The hold goes last: OnDone may destroy this from then on.
+    if (Stop(why)) {
+      absl::MutexLock lock(&mutex_);
+      // While the hold is on, OnDone cannot take the call away.
+      if (holding_) call_->context.TryCancel();
+    }
     DropHold();
   }
 
@@ -158,6 +209,7 @@ class GrpcClientStream final : public FrameStream,
                         : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                                        status.error_message());
     }
+    reaper_.Take(std::move(call_));
     events_.on_closed(why);
     self_.reset();  // may destroy this
   }
@@ -183,8 +235,8 @@ class GrpcClientStream final : public FrameStream,
   }
 
   const Events events_;
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
+  CallReaper& reaper_;
+  std::unique_ptr<CallState> call_;  // until OnDone
   grpc::ByteBuffer read_buffer_;
   std::shared_ptr<GrpcClientStream> self_;
 
@@ -198,13 +250,22 @@ class GrpcClientStream final : public FrameStream,
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
 };
 
+class Dialer final : public GrpcDialer {
+ public:
+  std::shared_ptr<FrameStream> Dial(const std::string& address, std::size_t max_frame_bytes,
+                                    FrameStream::Events events) override {
+    auto stream =
+        std::make_shared<GrpcClientStream>(address, max_frame_bytes, std::move(events), reaper_);
+    stream->Start(stream);
+    return stream;
+  }
+
+ private:
+  CallReaper reaper_;
+};
+
 }  // namespace
 
-std::shared_ptr<FrameStream> DialGrpc(const std::string& address, std::size_t max_frame_bytes,
-                                      FrameStream::Events events) {
-  auto stream = std::make_shared<GrpcClientStream>(address, max_frame_bytes, std::move(events));
-  stream->Start(stream);
-  return stream;
-}
+std::unique_ptr<GrpcDialer> MakeGrpcDialer() { return std::make_unique<Dialer>(); }
 
 }  // namespace baton::kvtransfer

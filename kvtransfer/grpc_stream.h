@@ -12,10 +12,16 @@
 // of a put go out from where they lie; the receiver gets the slices as they came from the socket.
 namespace baton::kvtransfer {
 
-// Calls the server at `address` (host:port) on a connection of its own. Does not wait; a server
-// that cannot be reached closes the stream with kUnavailable.
-std::shared_ptr<FrameStream> DialGrpc(const std::string& address, std::size_t max_frame_bytes,
-                                      FrameStream::Events events);
+// Opens streams. Must outlive them: destroy it after their on_closed.
+class GrpcDialer {
+ public:
+  virtual ~GrpcDialer() = default;
+  // Calls the server at `address` (host:port) on a connection of its own. Does not wait; a server
+  // that cannot be reached closes the stream with kUnavailable.
+  virtual std::shared_ptr<FrameStream> Dial(const std::string& address, std::size_t max_frame_bytes,
+                                            FrameStream::Events events) = 0;
+};
+std::unique_ptr<GrpcDialer> MakeGrpcDialer();
 
 // The receiving end of one stream. Its calls come from gRPC's threads, one at a time.
 class StreamHandler {

@@ -15,7 +15,7 @@ namespace baton::kvtransfer {
 // stream carries the answers and proves that both ends live.
 class HostConnector final : public Connector {
  public:
-  // How to open a stream: DialGrpc, or a test's.
+  // How to open a stream: a GrpcDialer's, or a test's.
   using Dial = std::function<std::shared_ptr<FrameStream>(
       const std::string& address, std::size_t max_frame_bytes, FrameStream::Events events)>;
   struct Options {

@@ -225,8 +225,9 @@ bool SendDriver::PumpLink(LinkId id) {
     table_.TakeBack(id, *outgoing, clock_.Now());
     const auto it = links_.find(id);
     // Unless room was made meanwhile, on_writable will say when.
-    if (it != links_.end()) it->second.blocked = it->second.num_writable == num_writable;
-    return false;
+    if (it == links_.end()) return false;
+    it->second.blocked = it->second.num_writable == num_writable;
+    return !it->second.blocked;
   }
   return true;
 }

@@ -31,7 +31,10 @@ std::unique_ptr<TransferSender> TransferSender::Create(Options options, const Cl
                              .fingerprint = options.fingerprint,
                              .transport = options.transport,
                              .max_frame_bytes = put_bytes + kHeadBytes},
-      &DialGrpc);
+      [dialer = std::shared_ptr<GrpcDialer>(MakeGrpcDialer())](
+          const std::string& address, std::size_t max_frame_bytes, FrameStream::Events events) {
+        return dialer->Dial(address, max_frame_bytes, std::move(events));
+      });
   const absl::Status registered = connector->RegisterMemory(options.memory);
   BATON_CHECK(registered.ok(), "host memory needs no registration and cannot fail to have it");
   return std::make_unique<SendDriver>(std::move(driver), std::move(connector), clock);
