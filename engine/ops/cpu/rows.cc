@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/tensor.h"
 #include "engine/ops/cpu/exp-inl.h"
 #include "engine/ops/cpu/kernels.h"
 
@@ -23,6 +24,7 @@ using DI8 = hn::Rebind<std::int8_t, DF>;
 using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
 constexpr int kLanes = static_cast<int>(HWY_MIN(HWY_LANES(float), 16));
+constexpr float kLargestHalf = 65504.0f;
 constexpr float kLargestUnit = kPlanes == 2 ? 127.0f * 128.0f : 127.0f;
 
 void RmsNormRowImpl(const float* x, const float* weight, float eps, int columns, float* out) {
@@ -108,24 +110,32 @@ void SwiGluImpl(const float* gate, const float* up, int count, float* out) {
   std::copy(tail[0], tail[0] + (count - i), out + i);
 }
 
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+
 void FloatsToHalvesImpl(const float* x, int count, std::uint16_t* out) {
   const DF df;
   const hn::Rebind<hwy::float16_t, DF> dh;
-  const VF limit = hn::Set(df, 65504.0f);
+  const VF limit = hn::Set(df, kLargestHalf);
   auto* halves = reinterpret_cast<hwy::float16_t*>(out);
   int i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     const VF bounded = hn::Min(hn::Max(hn::LoadU(df, x + i), hn::Neg(limit)), limit);
     hn::StoreU(hn::DemoteTo(dh, bounded), dh, halves + i);
   }
-  if (i == count) return;
-  HWY_ALIGN float tail[16] = {};
-  HWY_ALIGN hwy::float16_t half_tail[16];
-  std::copy(x + i, x + count, tail);
-  const VF bounded = hn::Min(hn::Max(hn::Load(df, tail), hn::Neg(limit)), limit);
-  hn::Store(hn::DemoteTo(dh, bounded), dh, half_tail);
-  std::copy(half_tail, half_tail + (count - i), halves + i);
+  for (; i < count; ++i) {
+    out[i] = checkpoint::FloatToHalf(std::clamp(x[i], -kLargestHalf, kLargestHalf));
+  }
 }
+
+#else  // Highway's own conversion truncates where the processor has none.
+
+void FloatsToHalvesImpl(const float* x, int count, std::uint16_t* out) {
+  for (int i = 0; i < count; ++i) {
+    out[i] = checkpoint::FloatToHalf(std::clamp(x[i], -kLargestHalf, kLargestHalf));
+  }
+}
+
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace baton::engine::cpu
