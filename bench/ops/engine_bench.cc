@@ -242,9 +242,9 @@ int Main(int argc, char** argv) {
     if (flags.only != "decode" && (!flags.quick || tokens == 512)) bench.Prefill(tokens, ceilings);
   }
   if (flags.only == "prefill") return 0;
-  if (flags.only != "long") bench.Decode(1, 64, ceilings);
+  bench.Decode(1, 64, ceilings);
   if (flags.quick) return 0;
-  if (flags.only != "long") bench.Decode(8, 64, ceilings);
+  if (flags.ops.num_threads > 1) bench.Decode(8, 64, ceilings);
   bench.Decode(1, 2000, ceilings);
   return 0;
 }

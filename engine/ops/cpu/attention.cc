@@ -16,11 +16,13 @@ constexpr int kFewQueries = 16;
 
 }  // namespace
 
-// Rows [first_row, first_row + num_rows) of one sequence for one KV head; all key splits in turn
-// when `split` < 0, else that one, whose partial result starts at `partial` of the shared buffer.
+// Rows [first_row, first_row + num_rows) of one sequence for num_heads KV heads; all key splits in
+// turn when `split` < 0, else that one. Then `partial` is the place in the shared buffer of the
+// states of split 0, a state for each head; later splits follow.
 struct Attention::Task {
   int sequence = 0;
   int kv_head = 0;
+  int num_heads = 1;
   int first_row = 0;
   int num_rows = 0;
   int split = -1;
@@ -64,10 +66,22 @@ Attention::Attention(ThreadPool& pool) : pool_(pool) {
 
 Attention::~Attention() = default;
 
+// Few rows read every key once and are bounded by memory, which is fastest where a task reads whole
+// blocks, all heads; but not at the price of idle threads.
+int Attention::HeadsPerTask(const Call& call) const {
+  int num_units = 0;
+  for (const BatchSequence& sequence : call.batch.sequences) {
+    const int keys = sequence.start_position + sequence.num_rows;
+    num_units += (keys + kKeySplit - 1) / kKeySplit;
+  }
+  return num_units >= 2 * pool_.num_threads() ? call.plan.num_kv_heads : 1;
+}
+
 void Attention::PlanTasks(const Call& call) {
   tasks_.clear();
   std::size_t partials = 0;
   const int rows_per_task = std::max(1, kQueriesPerTask / call.group());
+  const int heads_per_task = HeadsPerTask(call);
   for (int s = 0; s < static_cast<int>(call.batch.sequences.size()); ++s) {
     const BatchSequence& sequence = call.batch.sequences[s];
     for (int first = 0; first < sequence.num_rows; first += rows_per_task) {
@@ -76,14 +90,17 @@ void Attention::PlanTasks(const Call& call) {
                 .num_rows = std::min(rows_per_task, sequence.num_rows - first)};
       const int keys = call.Position(task, task.first_row + task.num_rows);
       const int queries = task.num_rows * call.group();
+      const bool few = queries <= kFewQueries;
+      task.num_heads = few ? heads_per_task : 1;
       task.num_splits = (keys + kKeySplit - 1) / kKeySplit;
-      const bool cut = task.num_splits > 1 && queries <= kFewQueries;
-      task.cost = std::int64_t{queries + 6} * (cut ? kKeySplit : keys);
-      for (task.kv_head = 0; task.kv_head < call.plan.num_kv_heads; ++task.kv_head) {
+      const bool cut = task.num_splits > 1 && few;
+      task.cost = std::int64_t{queries + 6} * task.num_heads * (cut ? kKeySplit : keys);
+      for (task.kv_head = 0; task.kv_head < call.plan.num_kv_heads;
+           task.kv_head += task.num_heads) {
+        task.partial = partials;
         for (int split = 0; split < (cut ? task.num_splits : 1); ++split) {
           task.split = cut ? split : -1;
-          task.partial = partials;
-          if (cut) partials += call.StateFloats(queries);
+          if (cut) partials += call.StateFloats(queries) * task.num_heads;
           tasks_.push_back(task);
         }
       }
@@ -101,86 +118,105 @@ void Attention::Run(const LayerPlan& plan, int layer, const RaggedBatch& batch, 
   PlanTasks(call);
   pool_.ParallelFor(static_cast<int>(tasks_.size()),
                     [&](int index, int thread) { RunTask(call, tasks_[index], thread); });
-  // Splits of one row run stand side by side, first split first: equal costs keep their order.
-  std::vector<const Task*> joins;
-  for (const Task& task : tasks_) {
-    if (task.split == 0) joins.push_back(&task);
-  }
-  if (joins.empty()) return;
-  pool_.ParallelFor(static_cast<int>(joins.size()), [&](int index, int thread) {
-    const Task& task = *joins[index];
-    const int queries = task.num_rows * call.group();
-    const std::size_t floats = call.StateFloats(queries);
-    const AttentionState total = call.State(scratch_[thread]->total.Reserve(floats), queries);
-    std::fill(total.sum, total.sum + floats, 0.0f);
+  std::erase_if(tasks_, [](const Task& task) { return task.split != 0; });
+  if (tasks_.empty()) return;
+  pool_.ParallelFor(static_cast<int>(tasks_.size()), [&](int index, int thread) {
+    const Task& task = tasks_[index];
+    float* total = ClearStates(call, task, scratch_[thread]->total);
     for (int split = 0; split < task.num_splits; ++split) {
-      float* part = partials_.data() + task.partial + split * floats;
-      JoinAttention(call.State(part, queries), queries, plan.head_dim, total);
+      JoinStates(call, task, PartialOf(call, task, split), total);
     }
-    WriteOut(call, task, total.sum, total.out);
+    WriteOut(call, task, total);
   });
+}
+
+float* Attention::PartialOf(const Call& call, const Task& task, int split) const {
+  return partials_.data() + task.partial +
+         call.StateFloats(task.num_rows * call.group()) * task.num_heads * split;
+}
+
+float* Attention::ClearStates(const Call& call, const Task& task, AlignedBuffer<float>& buffer) {
+  const std::size_t floats = call.StateFloats(task.num_rows * call.group()) * task.num_heads;
+  float* states = buffer.Reserve(floats);
+  std::fill(states, states + floats, 0.0f);
+  return states;
+}
+
+void Attention::JoinStates(const Call& call, const Task& task, float* part, float* total) {
+  const int queries = task.num_rows * call.group();
+  const std::size_t floats = call.StateFloats(queries);
+  for (int h = 0; h < task.num_heads; ++h) {
+    JoinAttention(call.State(part + h * floats, queries), queries, call.plan.head_dim,
+                  call.State(total + h * floats, queries));
+  }
 }
 
 void Attention::RunTask(const Call& call, const Task& task, int thread) {
   Scratch& scratch = *scratch_[thread];
-  const int group = call.group();
-  const int head_dim = call.plan.head_dim;
-  const int queries = task.num_rows * group;
-  float* scaled = scratch.queries.Reserve(static_cast<std::size_t>(queries) * head_dim);
-  scratch.visible.Reserve(queries);
-  scratch.keys.Reserve(static_cast<std::size_t>(head_dim) * kKeyTile);
+  ScaleQueries(call, task, scratch);
+  scratch.visible.Reserve(task.num_rows * call.group());
+  scratch.keys.Reserve(static_cast<std::size_t>(call.plan.head_dim) * kKeyTile);
   scratch.values.Reserve(static_cast<std::size_t>(call.padded()) * kKeyTile);
-  const BatchSequence& sequence = call.batch.sequences[task.sequence];
-  const std::size_t row_floats = static_cast<std::size_t>(call.plan.num_heads) * head_dim;
-  for (int row = 0; row < task.num_rows; ++row) {
-    const float* from = call.q + (sequence.first_row + task.first_row + row) * row_floats +
-                        static_cast<std::size_t>(task.kv_head) * group * head_dim;
-    for (int i = 0; i < group * head_dim; ++i) *scaled++ = from[i] * call.plan.attention_scale;
-  }
-
-  const std::size_t floats = call.StateFloats(queries);
-  scratch.part.Reserve(floats);
   if (task.split >= 0) {
-    WalkSplit(call, task, task.split, scratch);
-    std::copy(scratch.part.data(), scratch.part.data() + floats, partials_.data() + task.partial);
+    const float* part = WalkSplit(call, task, task.split, scratch);
+    const std::size_t floats = call.StateFloats(task.num_rows * call.group()) * task.num_heads;
+    std::copy(part, part + floats, PartialOf(call, task, task.split));
     return;
   }
-  const AttentionState part = call.State(scratch.part.data(), queries);
   if (task.num_splits == 1) {
-    WalkSplit(call, task, 0, scratch);
-    WriteOut(call, task, part.sum, part.out);
+    WriteOut(call, task, WalkSplit(call, task, 0, scratch));
     return;
   }
-  const AttentionState total = call.State(scratch.total.Reserve(floats), queries);
-  std::fill(total.sum, total.sum + floats, 0.0f);
+  float* total = ClearStates(call, task, scratch.total);
   for (int split = 0; split < task.num_splits; ++split) {
-    WalkSplit(call, task, split, scratch);
-    JoinAttention(part, queries, head_dim, total);
+    JoinStates(call, task, WalkSplit(call, task, split, scratch), total);
   }
-  WriteOut(call, task, total.sum, total.out);
+  WriteOut(call, task, total);
 }
 
-// Leaves the attention of the task's rows over the keys of one split in scratch.part.
-void Attention::WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch) {
+// Leaves the task's queries, scaled, in scratch.queries: [num_heads, num_rows * group, head_dim].
+void Attention::ScaleQueries(const Call& call, const Task& task, Scratch& scratch) {
+  const int head_floats = call.group() * call.plan.head_dim;
+  const BatchSequence& sequence = call.batch.sequences[task.sequence];
+  float* scaled = scratch.queries.Reserve(static_cast<std::size_t>(task.num_heads) * task.num_rows *
+                                          head_floats);
+  for (int head = task.kv_head; head < task.kv_head + task.num_heads; ++head) {
+    for (int row = 0; row < task.num_rows; ++row) {
+      const std::size_t at = sequence.first_row + task.first_row + row;
+      const float* from = call.q + (at * call.plan.num_kv_heads + head) * head_floats;
+      for (int i = 0; i < head_floats; ++i) *scaled++ = from[i] * call.plan.attention_scale;
+    }
+  }
+}
+
+// The attention of the task's rows over the keys of one split: a state for each head, in
+// scratch.part.
+float* Attention::WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch) {
   const int group = call.group();
   const int queries = task.num_rows * group;
-  const AttentionState state = call.State(scratch.part.data(), queries);
-  std::fill(state.sum, state.sum + call.StateFloats(queries), 0.0f);
+  float* states = ClearStates(call, task, scratch.part);
   const int limit = call.Position(task, task.first_row + task.num_rows);
   const int end = std::min(limit, (split + 1) * kKeySplit);
   for (int key = split * kKeySplit; key < end; key += kKeyTile) {
-    GatherTile(call, task, key, std::min(kKeyTile, end - key), scratch);
-    PrefetchTile(call, task, key + kKeyTile, end);
+    const int num_keys = std::min(kKeyTile, end - key);
+    if (queries <= kFewQueries) TouchTile(call, task, key, num_keys);
     for (int i = 0; i < queries; ++i) {
       scratch.visible.data()[i] = call.Position(task, task.first_row + i / group) - key + 1;
     }
-    AttendTile(scratch.queries.data(), scratch.visible.data(), queries, call.plan.head_dim,
-               {scratch.keys.data(), scratch.values.data()}, state);
+    for (int h = 0; h < task.num_heads; ++h) {
+      GatherTile(call, task, task.kv_head + h, key, num_keys, scratch);
+      AttendTile(
+          scratch.queries.data() + static_cast<std::size_t>(h) * queries * call.plan.head_dim,
+          scratch.visible.data(), queries, call.plan.head_dim,
+          {scratch.keys.data(), scratch.values.data()},
+          call.State(states + h * call.StateFloats(queries), queries));
+    }
   }
+  return states;
 }
 
-void Attention::GatherTile(const Call& call, const Task& task, int first_key, int num_keys,
-                           Scratch& scratch) {
+void Attention::GatherTile(const Call& call, const Task& task, int kv_head, int first_key,
+                           int num_keys, Scratch& scratch) {
   const KvLayout& layout = call.kv.layout();
   const std::span<const BlockId> table = call.batch.sequences[task.sequence].block_table;
   const KeyValueTile tile{scratch.keys.data(), scratch.values.data()};
@@ -190,8 +226,8 @@ void Attention::GatherTile(const Call& call, const Task& task, int first_key, in
     const std::byte* block =
         call.kv.Block(call.layer, table[(first_key + key) / layout.block_size]).data();
     const std::byte* keys =
-        block + (static_cast<std::size_t>(task.kv_head) * layout.block_size + offset) *
-                    layout.head_dim * layout.element_bytes();
+        block + (static_cast<std::size_t>(kv_head) * layout.block_size + offset) * layout.head_dim *
+                    layout.element_bytes();
     LoadKeyValues(keys, keys + layout.half_block_bytes(), layout.dtype == KvDType::kF16, key, run,
                   layout.head_dim, tile);
     key += run;
@@ -199,37 +235,39 @@ void Attention::GatherTile(const Call& call, const Task& task, int first_key, in
   ClearKeys(num_keys, layout.head_dim, tile);
 }
 
-// Asks for the cache lines of keys [first_key, first_key + 64) below `end` before they are needed:
-// a block's keys are too short a stream for the hardware to run ahead.
-void Attention::PrefetchTile(const Call& call, const Task& task, int first_key, int end) {
+// Reads one word of every cache line of a tile's keys and values, in the order of addresses: the
+// hardware then runs ahead as it does for a plain copy, while the order of the kernels (some keys,
+// the values beside them, the next head) gets a fourth of the memory's rate, prefetches or not.
+void Attention::TouchTile(const Call& call, const Task& task, int first_key, int num_keys) {
   const KvLayout& layout = call.kv.layout();
   const std::span<const BlockId> table = call.batch.sequences[task.sequence].block_table;
   const std::size_t head_bytes = layout.element_bytes() * layout.block_size * layout.head_dim;
-  for (int key = first_key; key < std::min(end, first_key + kKeyTile);
+  for (int key = first_key; key < first_key + num_keys;
        key += layout.block_size - key % layout.block_size) {
-    const std::byte* keys = call.kv.Block(call.layer, table[key / layout.block_size]).data() +
-                            head_bytes * task.kv_head;
-    for (std::size_t at = 0; at < head_bytes; at += 64) {
-      __builtin_prefetch(keys + at, 0, 2);
-      __builtin_prefetch(keys + layout.half_block_bytes() + at, 0, 2);
+    const std::byte* block = call.kv.Block(call.layer, table[key / layout.block_size]).data();
+    for (const std::size_t half : {std::size_t{0}, layout.half_block_bytes()}) {
+      const std::byte* heads = block + half + head_bytes * task.kv_head;
+      for (std::size_t at = 0; at < head_bytes * task.num_heads; at += 64) {
+        static_cast<void>(*static_cast<const volatile std::byte*>(heads + at));
+      }
     }
   }
 }
 
-void Attention::WriteOut(const Call& call, const Task& task, const float* sums, const float* outs) {
+void Attention::WriteOut(const Call& call, const Task& task, float* states) {
   const int group = call.group();
   const int head_dim = call.plan.head_dim;
+  const int queries = task.num_rows * group;
   const BatchSequence& sequence = call.batch.sequences[task.sequence];
-  for (int row = 0; row < task.num_rows; ++row) {
-    float* to = call.out + (static_cast<std::size_t>(sequence.first_row + task.first_row + row) *
-                                call.plan.num_heads +
-                            static_cast<std::size_t>(task.kv_head) * group) *
-                               head_dim;
-    for (int h = 0; h < group; ++h) {
-      const int query = row * group + h;
-      const float inverse = 1.0f / sums[query];
-      const float* from = outs + static_cast<std::size_t>(query) * call.padded();
-      for (int d = 0; d < head_dim; ++d) *to++ = from[d] * inverse;
+  for (int h = 0; h < task.num_heads; ++h) {
+    const AttentionState state = call.State(states + h * call.StateFloats(queries), queries);
+    for (int query = 0; query < queries; ++query) {
+      const std::size_t row = sequence.first_row + task.first_row + query / group;
+      const std::size_t head = static_cast<std::size_t>(task.kv_head + h) * group + query % group;
+      float* to = call.out + (row * call.plan.num_heads + head) * head_dim;
+      const float inverse = 1.0f / state.sum[query];
+      const float* from = state.out + static_cast<std::size_t>(query) * call.padded();
+      for (int d = 0; d < head_dim; ++d) to[d] = from[d] * inverse;
     }
   }
 }

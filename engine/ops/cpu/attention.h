@@ -10,7 +10,7 @@
 
 namespace baton::engine::cpu {
 
-// Causal attention over paged KV: cuts a ragged batch into tasks of (sequence, KV head, run of
+// Causal attention over paged KV: cuts a ragged batch into tasks of (sequence, KV heads, run of
 // query rows) and, where few rows face a long context, also by splits of 512 keys that are joined
 // afterwards in order. Keys are walked in tiles at absolute positions in either case, so a row's
 // result does not depend on the cut. Keeps its scratch memory between calls. Thread-compatible.
@@ -28,13 +28,18 @@ class Attention {
   struct Task;
   struct Scratch;
   struct Call;
+  int HeadsPerTask(const Call& call) const;
   void PlanTasks(const Call& call);
   void RunTask(const Call& call, const Task& task, int thread);
-  void WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch);
-  void GatherTile(const Call& call, const Task& task, int first_key, int num_keys,
-                  Scratch& scratch);
-  static void PrefetchTile(const Call& call, const Task& task, int first_key, int end);
-  void WriteOut(const Call& call, const Task& task, const float* sums, const float* outs);
+  static void ScaleQueries(const Call& call, const Task& task, Scratch& scratch);
+  static float* WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch);
+  static void TouchTile(const Call& call, const Task& task, int first_key, int num_keys);
+  static void GatherTile(const Call& call, const Task& task, int kv_head, int first_key,
+                         int num_keys, Scratch& scratch);
+  float* PartialOf(const Call& call, const Task& task, int split) const;
+  static float* ClearStates(const Call& call, const Task& task, AlignedBuffer<float>& buffer);
+  static void JoinStates(const Call& call, const Task& task, float* part, float* total);
+  static void WriteOut(const Call& call, const Task& task, float* states);
 
   ThreadPool& pool_;
   std::vector<Task> tasks_;
