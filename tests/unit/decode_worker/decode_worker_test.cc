@@ -115,18 +115,70 @@ class FakeRouter {
   std::unique_ptr<session::SessionServer> server_;  // last: its callbacks use the rest
 };
 
+worker::WorkerConfig Config(const std::string& router_address) {
+  worker::WorkerConfig config;
+  config.model = baton::testing::ModelsDir() + "/tiny/target";
+  config.compute = "f32";
+  config.threads = 1;
+  config.kv_blocks = 256;
+  config.max_num_batched_tokens = 32;
+  config.routers = {router_address};
+  config.host = "127.0.0.1";
+  return config;
+}
+
+// A prefill worker without scheduler and sessions: an engine and the sending end of transfers.
+class FakePrefill {
+ public:
+  FakePrefill() {
+    auto engine = worker::EngineHost::Create(Config(""));
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    kvtransfer::TransferSender::Options options;
+    options.worker_id = "p0";
+    options.incarnation = 1;
+    options.fingerprint = engine_->fingerprint();
+    options.memory = engine_->transfer_memory();
+    sender_ = kvtransfer::TransferSender::Create(options, clock_);
+  }
+
+  std::uint64_t Begin(const TransferTicket& ticket) {
+    auto blocks = engine_->allocator().Allocate(static_cast<int>(ticket.blocks.size()));
+    EXPECT_TRUE(blocks.ok()) << blocks.status();
+    blocks_ = *std::move(blocks);
+    return sender_->Begin(ticket, blocks_.ids(),
+                          [](std::uint64_t, const absl::Status&, const kvtransfer::SendReport&) {});
+  }
+  // Computes the prompt, sends each layer as it is ready, and returns the first token.
+  SampledToken Compute(std::uint64_t key, const session::RequestSpec& spec) {
+    engine::SequenceStep step;
+    step.tokens = spec.prompt;
+    step.block_table = blocks_.ids();
+    step.logits = engine::LogitRows::kLast;
+    kvtransfer::HandoffRecord record;
+    engine::Sampler sampler;
+    const absl::Status status = engine_->Step(
+        {&step, 1}, [&](int layer) { sender_->PutLayer(key, layer, 0, blocks_.size()); },
+        [&](int, int, std::span<float> logits) {
+          record.first_token = sampler.Sample(spec.sampling, spec.prompt, {}, logits);
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    sender_->Complete(key, record);
+    return record.first_token;
+  }
+  void Abort(std::uint64_t key) { sender_->Abort(key, absl::InternalError("prefill gave up")); }
+
+ private:
+  const RealClock clock_;
+  std::unique_ptr<worker::EngineHost> engine_;
+  engine::BlockList blocks_;
+  std::unique_ptr<kvtransfer::TransferSender> sender_;  // last: it reads the blocks
+};
+
 class DecodeWorkerTest : public ::testing::Test {
  protected:
-  std::unique_ptr<DecodeWorker> StartWorker(session::WorkerRole role, int kv_blocks = 256) {
-    worker::WorkerConfig config;
-    config.model = baton::testing::ModelsDir() + "/tiny/target";
-    config.compute = "f32";
-    config.threads = 1;
-    config.kv_blocks = kv_blocks;
-    config.max_num_batched_tokens = 32;
-    config.routers = {router_.address()};
-    config.host = "127.0.0.1";
-    auto started = DecodeWorker::Start(config, role);
+  std::unique_ptr<DecodeWorker> StartWorker(session::WorkerRole role) {
+    auto started = DecodeWorker::Start(Config(router_.address()), role);
     EXPECT_TRUE(started.ok()) << started.status();
     if (!started.ok()) return nullptr;
     EXPECT_TRUE(router_.Welcome());
@@ -196,6 +248,44 @@ TEST_F(DecodeWorkerTest, DrainsWhatRunsAndRefusesTheRest) {
 
   EXPECT_EQ(router_.WaitForFailure("b").code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(started->ready());
+  EXPECT_EQ(started->load().blocks.free, started->load().blocks.total);
+}
+
+TEST_F(DecodeWorkerTest, GoesOnWhereAPrefillWorkerStopped) {
+  for (const std::string transport : {"auto", "grpc"}) {
+    SCOPED_TRACE(transport);
+    FakeRouter router;
+    worker::WorkerConfig config = Config(router.address());
+    config.transport = transport;
+    auto started = DecodeWorker::Start(config, session::WorkerRole::kDecode);
+    ASSERT_TRUE(started.ok()) << started.status();
+    ASSERT_TRUE(router.Welcome());
+    FakePrefill prefill;
+    const session::RequestSpec spec = Spec("a", 4, 30);
+
+    router.Send(session::Reserve{spec, /*local_prefill=*/false});
+    const auto granted = router.WaitForTicket("a");
+    ASSERT_TRUE(granted.has_value());
+    std::vector<std::int32_t> tokens = {
+        prefill.Compute(prefill.Begin(granted->ticket), spec).token};
+    for (const std::int32_t token : router.WaitForEnd("a")) tokens.push_back(token);
+
+    EXPECT_EQ(tokens, Greedy(spec));
+  }
+}
+
+TEST_F(DecodeWorkerTest, TellsTheRouterWhenAPrefillWorkerGivesUp) {
+  const auto started = StartWorker(session::WorkerRole::kDecode);
+  ASSERT_NE(started, nullptr);
+  FakePrefill prefill;
+  router_.Send(session::Reserve{Spec("a", 4, 30), false});
+  const auto granted = router_.WaitForTicket("a");
+  ASSERT_TRUE(granted.has_value());
+
+  prefill.Abort(prefill.Begin(granted->ticket));
+
+  EXPECT_EQ(router_.WaitForFailure("a").code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(started->Drain(absl::Now() + kPatience));
   EXPECT_EQ(started->load().blocks.free, started->load().blocks.total);
 }
 
