@@ -213,9 +213,9 @@ void DecodeScheduler::On(const worker::ReceiveFailed& event) {
   Sequence* sequence = table_.FindTransfer(event.transfer_id);
   if (sequence == nullptr) return;
   table_.MoveTo(*sequence, SequenceState::kReady);  // as in Adopt: nobody writes any more
-  Fail(*sequence, absl::UnavailableError(absl::StrFormat(
-                      "KV handoff failed: transfer %d: %s; the request can be sent again",
-                      event.transfer_id, event.status.ToString())));
+  Fail(*sequence, absl::UnavailableError(
+                      absl::StrFormat("KV handoff failed: %s; the request can be sent again",
+                                      std::string(event.status.message()))));
 }
 
 // ---- ends

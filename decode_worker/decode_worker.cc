@@ -44,6 +44,7 @@ DecodeWorker::DecodeWorker(const worker::WorkerConfig& config, session::WorkerRo
       engine_(std::move(engine)),
       service_(std::make_unique<worker::WorkerService>(config, role, identity_, *engine_, clock_)),
       metrics_(service_->registry()),
+      transfer_metrics_(service_->registry(), "receive"),
       journal_(service_->metrics(), metrics_, service_->timelines()) {}
 
 DecodeWorker::~DecodeWorker() {
@@ -64,6 +65,7 @@ absl::Status DecodeWorker::StartReceiver(const worker::WorkerConfig& config) {
   options.advertise_host = config.advertise_host;
   options.lease = config.lease;
   options.allow_shared_memory = config.transport != "grpc";
+  options.metrics = &transfer_metrics_;
   kvtransfer::TransferReceiver::Callbacks callbacks;
   worker::WorkerService* const service = service_.get();
   callbacks.on_complete = [service](std::uint64_t transfer_id,

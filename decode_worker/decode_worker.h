@@ -7,6 +7,7 @@
 #include "decode_worker/decode_scheduler.h"
 #include "decode_worker/metrics.h"
 #include "decode_worker/request_journal.h"
+#include "kvtransfer/metrics.h"
 #include "kvtransfer/transfer.h"
 #include "session/messages.h"
 #include "worker/engine_host.h"
@@ -46,6 +47,7 @@ class DecodeWorker final : public worker::Worker {
   const std::unique_ptr<worker::EngineHost> engine_;
   const std::unique_ptr<worker::WorkerService> service_;
   DecodeMetrics metrics_;
+  kvtransfer::TransferMetrics transfer_metrics_;
   RequestJournal journal_;
   std::unique_ptr<kvtransfer::TransferReceiver> receiver_;  // null with role kBoth
   std::unique_ptr<DecodeScheduler> scheduler_;

@@ -3,9 +3,6 @@
 namespace baton::decode_worker {
 namespace {
 
-constexpr char kHandoffs[] = "baton_decode_handoffs_total";
-constexpr char kHandoffsHelp[] = "KV handoffs that ended on this decode worker, by result.";
-
 metrics::Counter* AddRefusal(metrics::Registry& registry, const char* reason) {
   return &registry.AddCounter("baton_decode_refusals_total",
                               "Requests that the decode worker did not take, by reason.",
@@ -20,8 +17,6 @@ DecodeMetrics::DecodeMetrics(metrics::Registry& registry)
                                       "computed again later.")),
       decode_rows(registry.AddCounter("baton_decode_rows_total",
                                       "Decode rows computed: sequence steps of one token.")),
-      handoffs_completed(registry.AddCounter(kHandoffs, kHandoffsHelp, {{"result", "completed"}})),
-      handoffs_failed(registry.AddCounter(kHandoffs, kHandoffsHelp, {{"result", "failed"}})),
       reserve_seconds(registry.AddHistogram("baton_decode_reserve_seconds",
                                             "From a reservation's arrival until its ticket.")),
       adopt_seconds(registry.AddHistogram("baton_decode_adopt_seconds",

@@ -1,12 +1,14 @@
 #pragma once
 #include <array>
+#include <cstddef>
 
 #include "common/metrics.h"
 #include "decode_worker/request_observer.h"
 
 namespace baton::decode_worker {
 
-// What a decode worker exports besides worker::WorkerMetrics. Thread-safe.
+// What a decode worker exports besides worker::WorkerMetrics and kvtransfer::TransferMetrics.
+// Thread-safe.
 struct DecodeMetrics {
   explicit DecodeMetrics(metrics::Registry& registry);
 
@@ -16,8 +18,6 @@ struct DecodeMetrics {
 
   metrics::Counter& preemptions;
   metrics::Counter& decode_rows;
-  metrics::Counter& handoffs_completed;  // baton_decode_handoffs_total{result=...}
-  metrics::Counter& handoffs_failed;
   metrics::Histogram& reserve_seconds;  // from a reservation's arrival to its ticket
   metrics::Histogram& adopt_seconds;
   metrics::Histogram& first_decode_step_seconds;

@@ -46,9 +46,6 @@ void RequestJournal::OnPhase(const Sequence& sequence, absl::Time at) {
     case Phase::kReceiving:
       decode_.reserve_seconds.Observe(absl::ToDoubleSeconds(at - sequence.arrived));
       break;
-    case Phase::kReady:
-      if (!sequence.local_prefill) decode_.handoffs_completed.Add();
-      break;
     case Phase::kPreempted:
       decode_.preemptions.Add();
       log::Debug("sequence preempted", {{"request", id}, {"output_tokens", sequence.num_output()}});
@@ -80,10 +77,6 @@ void RequestJournal::OnEnd(const Sequence& sequence, const absl::Status& why, ab
   if (why.ok() || absl::IsCancelled(why)) {
     log::Debug("request ended", {{"request", id}, {"outcome", outcome}});
     return;
-  }
-  // Its transfer is over, yet it never became ready.
-  if (sequence.state == SequenceState::kReady && sequence.phase == Phase::kReceiving) {
-    decode_.handoffs_failed.Add();
   }
   log::Warn("request failed", {{"request", id}, {"error", outcome}});
 }
