@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "common/clock.h"
 #include "common/status.h"
+#include "kvtransfer/metrics.h"
 #include "kvtransfer/transfer.h"
 #include "prefill_worker/prefill_scheduler.h"
 #include "worker/engine_host.h"
@@ -24,7 +26,8 @@ PrefillLimits MakeLimits(const worker::WorkerConfig& config, const worker::Engin
 
 kvtransfer::TransferSender::Options SenderOptions(const worker::WorkerConfig& config,
                                                   const worker::WorkerIdentity& identity,
-                                                  const worker::EngineHost& engine) {
+                                                  const worker::EngineHost& engine,
+                                                  kvtransfer::TransferMetrics& metrics) {
   kvtransfer::TransferSender::Options options;
   options.worker_id = identity.worker_id;
   options.incarnation = identity.incarnation;
@@ -32,6 +35,7 @@ kvtransfer::TransferSender::Options SenderOptions(const worker::WorkerConfig& co
   options.memory = engine.transfer_memory();
   options.transport = config.transport;
   options.checksum = config.kv_checksum;
+  options.metrics = &metrics;
   return options;
 }
 
@@ -40,15 +44,15 @@ kvtransfer::TransferSender::Options SenderOptions(const worker::WorkerConfig& co
 // In the order of construction: each uses those above it.
 class PrefillWorker::Parts {
  public:
-  Parts(const worker::WorkerConfig& config, const Clock& clock,
-        std::unique_ptr<worker::EngineHost> engine)
+  Parts(const worker::WorkerConfig& config, std::unique_ptr<worker::EngineHost> engine)
       : identity_(worker::MakeWorkerIdentity(config, session::WorkerRole::kPrefill)),
         engine_(std::move(engine)),
-        service_(config, session::WorkerRole::kPrefill, identity_, *engine_, clock),
-        sender_(
-            kvtransfer::TransferSender::Create(SenderOptions(config, identity_, *engine_), clock)),
+        service_(config, session::WorkerRole::kPrefill, identity_, *engine_, clock_),
+        transfer_metrics_(service_.registry(), "send"),
+        sender_(kvtransfer::TransferSender::Create(
+            SenderOptions(config, identity_, *engine_, transfer_metrics_), clock_)),
         scheduler_(MakeLimits(config, *engine_),
-                   {.clock = &clock,
+                   {.clock = &clock_,
                     .allocator = &engine_->allocator(),
                     .sender = sender_.get(),
                     .post = [this](worker::Event event) { service_.Post(std::move(event)); },
@@ -64,9 +68,11 @@ class PrefillWorker::Parts {
   worker::WorkerService& service() { return service_; }
 
  private:
+  const RealClock clock_;
   const worker::WorkerIdentity identity_;
   const std::unique_ptr<worker::EngineHost> engine_;
   worker::WorkerService service_;
+  kvtransfer::TransferMetrics transfer_metrics_;
   std::unique_ptr<kvtransfer::TransferSender> sender_;
   PrefillScheduler scheduler_;
 };
@@ -76,9 +82,9 @@ PrefillWorker::PrefillWorker(std::unique_ptr<Parts> parts) : parts_(std::move(pa
 PrefillWorker::~PrefillWorker() = default;
 
 absl::StatusOr<std::unique_ptr<PrefillWorker>> PrefillWorker::Start(
-    const worker::WorkerConfig& config, const Clock& clock) {
+    const worker::WorkerConfig& config) {
   BATON_ASSIGN_OR_RETURN(auto engine, worker::EngineHost::Create(config));
-  auto parts = std::make_unique<Parts>(config, clock, std::move(engine));
+  auto parts = std::make_unique<Parts>(config, std::move(engine));
   BATON_RETURN_IF_ERROR(parts->Start());
   return absl::WrapUnique(new PrefillWorker(std::move(parts)));
 }

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
 #include "worker/worker_config.h"
 #include "worker/worker_service.h"
 
@@ -12,10 +11,9 @@ namespace baton::prefill_worker {
 // transfers to decode workers, admin server. Thread-safe.
 class PrefillWorker final : public worker::Worker {
  public:
-  // Loads the model (seconds to minutes) and starts serving. `clock` must outlive the worker.
+  // Loads the model (seconds to minutes) and starts serving.
   //   errors of EngineHost::Create and WorkerService::Start
-  static absl::StatusOr<std::unique_ptr<PrefillWorker>> Start(const worker::WorkerConfig& config,
-                                                              const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<PrefillWorker>> Start(const worker::WorkerConfig& config);
   // Ends everything at once; Drain first to let requests finish.
   ~PrefillWorker() override;
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
-#include "tests/unit/worker/fake_router.h"
+#include "tests/support/fake_router.h"
 #include "tests/unit/worker/scripted_scheduler.h"
 
 namespace baton::worker {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/fake_router.h"
 #include "tests/support/http_client.h"
 #include "tests/support/test_paths.h"
-#include "tests/unit/worker/fake_router.h"
 #include "tests/unit/worker/scripted_scheduler.h"
 
 namespace baton::worker {

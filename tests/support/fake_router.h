@@ -9,7 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "session/session_server.h"
 
-namespace baton::worker {
+namespace baton {
 
 // A router that welcomes every worker and keeps what it is told. Thread-safe.
 class FakeRouter {
@@ -72,4 +72,4 @@ class FakeRouter {
   session::WorkerLoad load_;
 };
 
-}  // namespace baton::worker
+}  // namespace baton
