@@ -1,0 +1,137 @@
+#include "router/generation/prepared_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "router/api/api_error.h"
+#include "router/api/request_parser.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/test_paths.h"
+
+namespace baton::router {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class PreparedRequestTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto model =
+        ServedModel::Load({baton::testing::ModelsDir() + "/tiny/target", {"tiny"}, 64, ""});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+  absl::StatusOr<PreparedRequest> Completion(const std::string& body) {
+    return Prepare(*ParseCompletionRequest(body), *model_, {}, clock_);
+  }
+  absl::StatusOr<PreparedRequest> Chat(const std::string& body) {
+    return Prepare(*ParseChatRequest(body), *model_, {}, clock_);
+  }
+
+  static std::unique_ptr<const ServedModel> model_;
+  FakeClock clock_;
+};
+std::unique_ptr<const ServedModel> PreparedRequestTest::model_;
+
+TEST_F(PreparedRequestTest, AnswersUnderTheNameAskedFor) {
+  EXPECT_EQ(Completion(R"({"prompt":"a","model":"tiny"})")->model, "tiny");
+  EXPECT_EQ(Completion(R"({"prompt":"a"})")->model, "tiny");
+
+  const ApiError error =
+      ApiError::FromStatus(Completion(R"({"prompt":"a","model":"gpt-4"})").status());
+
+  EXPECT_EQ(error.http_status, 404);
+  EXPECT_EQ(error.code, "model_not_found");
+}
+
+TEST_F(PreparedRequestTest, ATooLongPromptIsRefusedWithBothLengths) {
+  std::string ids = "[1";
+  for (int i = 0; i < 99; ++i) ids += ",1";
+
+  const ApiError error = ApiError::FromStatus(Completion("{\"prompt\":" + ids + "]}").status());
+
+  EXPECT_EQ(error.http_status, 400);
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_THAT(error.message, HasSubstr("64 tokens"));
+  EXPECT_THAT(error.message, HasSubstr("100 tokens"));
+}
+
+TEST_F(PreparedRequestTest, MegabytesOfTextAreRefusedWithoutTokenizing) {
+  const ApiError error = ApiError::FromStatus(
+      Completion("{\"prompt\":\"" + std::string(4 << 20, 'x') + "\"}").status());
+
+  EXPECT_EQ(error.code, "context_length_exceeded");
+}
+
+TEST_F(PreparedRequestTest, LimitsOutputToWhatTheContextLeaves) {
+  EXPECT_EQ(Completion(R"({"prompt":[1,2]})")->max_tokens.at(0), 16);
+  const auto chat = Chat(R"({"messages":[{"role":"user","content":"hi"}]})");
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(chat->max_tokens.at(0), 64 - static_cast<int>(chat->prompts.at(0).tokens.size()));
+  EXPECT_EQ(Completion(R"({"prompt":[1,2],"max_tokens":62})")->max_tokens.at(0), 62);
+
+  const ApiError error =
+      ApiError::FromStatus(Completion(R"({"prompt":[1,2],"max_tokens":63})").status());
+
+  EXPECT_EQ(error.http_status, 400);
+  EXPECT_EQ(error.param, "max_tokens");
+}
+
+TEST_F(PreparedRequestTest, ChoicesOfASeededRequestHaveTheirOwnSeeds) {
+  const auto request = Completion(R"({"prompt":["a","b"],"n":2,"seed":10})");
+
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->num_choices(), 4);
+  EXPECT_EQ(request->SamplingOf(0).seed, 10u);
+  EXPECT_EQ(request->SamplingOf(1).seed, 11u);
+  EXPECT_EQ(request->SamplingOf(2).seed, 10u);
+}
+
+TEST_F(PreparedRequestTest, StopsAtTheModelsEndUnlessToldOtherwise) {
+  ASSERT_FALSE(model_->eos_ids.empty());
+  const auto usual = Completion(R"({"prompt":"a","stop_token_ids":[7]})");
+  EXPECT_THAT(usual->sampling.stop_token_ids, Contains(model_->eos_ids[0]));
+  EXPECT_THAT(usual->sampling.stop_token_ids, Contains(7));
+
+  const auto endless = Completion(R"({"prompt":"a","ignore_eos":true})");
+
+  EXPECT_TRUE(endless->sampling.stop_token_ids.empty());
+}
+
+TEST_F(PreparedRequestTest, RefusesTokenIdsBeyondTheVocabulary) {
+  for (const char* body :
+       {R"({"prompt":[1,99999999]})", R"({"prompt":"a","stop_token_ids":[99999999]})",
+        R"({"prompt":"a","logit_bias":{"99999999":1}})"}) {
+    EXPECT_EQ(ApiError::FromStatus(Completion(body).status()).http_status, 400) << body;
+  }
+}
+
+TEST_F(PreparedRequestTest, ContentPartsAreJoinedForTemplatesThatTakeStrings) {
+  const auto parts = Chat(
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
+  const auto whole = Chat(R"({"messages":[{"role":"user","content":"a\nb"}]})");
+
+  ASSERT_TRUE(parts.ok() && whole.ok()) << parts.status() << whole.status();
+  EXPECT_EQ(parts->prompts[0].tokens, whole->prompts[0].tokens);
+}
+
+TEST(ServedModelTest, RefusesAContextBeyondTheModels) {
+  const auto model =
+      ServedModel::Load({baton::testing::ModelsDir() + "/tiny/target", {}, 1 << 24, ""});
+
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ServedModelTest, IsNamedAfterItsDirectoryAndAnswersToItsPath) {
+  const std::string path = baton::testing::ModelsDir() + "/tiny/target";
+  const auto model = ServedModel::Load({path, {}, 0, ""});
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->names.at(0), "target");
+  EXPECT_TRUE((*model)->Serves(path));
+  EXPECT_FALSE((*model)->Serves("other"));
+}
+
+}  // namespace
+}  // namespace baton::router
