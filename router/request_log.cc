@@ -50,25 +50,31 @@ void RequestLog::OnEnded(const SequenceRecord& record) {
   const absl::Time arrival = record.timeline.arrival();
   const double latency_ms = absl::ToDoubleMilliseconds(record.timeline.ended() - arrival);
   if (!record.message.empty()) {
-    log::Warn("request failed", {{"request_id", record.request_id},
-                                 {"choice", record.index},
-                                 {"outcome", record.outcome},
-                                 {"error", record.message},
-                                 {"prefill_worker", record.prefill_worker},
-                                 {"decode_worker", record.decode_worker},
-                                 {"output_tokens", record.num_output_tokens},
-                                 {"latency_ms", latency_ms}});
+    const bool cancelled = record.outcome == "cancelled";
+    log::Write(cancelled ? log::Level::kInfo : log::Level::kWarn,
+               cancelled ? "request cancelled" : "request failed",
+               {{"request_id", record.request_id},
+                {"choice", record.index},
+                {"outcome", record.outcome},
+                {"error", record.message},
+                {"prefill_worker", record.prefill_worker},
+                {"decode_worker", record.decode_worker},
+                {"output_tokens", record.num_output_tokens},
+                {"latency_ms", latency_ms}});
     return;
   }
-  log::Info("request ended", {{"request_id", record.request_id},
-                              {"choice", record.index},
-                              {"outcome", record.outcome},
-                              {"prefill_worker", record.prefill_worker},
-                              {"decode_worker", record.decode_worker},
-                              {"prompt_tokens", record.num_prompt_tokens},
-                              {"output_tokens", record.num_output_tokens},
-                              {"ttft_ms", absl::ToDoubleMilliseconds(record.first_token - arrival)},
-                              {"latency_ms", latency_ms}});
+  const bool has_token = record.first_token != absl::InfinitePast();
+  log::Info(
+      "request ended",
+      {{"request_id", record.request_id},
+       {"choice", record.index},
+       {"outcome", record.outcome},
+       {"prefill_worker", record.prefill_worker},
+       {"decode_worker", record.decode_worker},
+       {"prompt_tokens", record.num_prompt_tokens},
+       {"output_tokens", record.num_output_tokens},
+       {"ttft_ms", has_token ? absl::ToDoubleMilliseconds(record.first_token - arrival) : 0.0},
+       {"latency_ms", latency_ms}});
 }
 
 void RequestLog::OnSettled(const SequenceRecord& record) {
