@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/config/loader.h"
+#include "cli/process_config.h"
 
 namespace baton::cli {
 namespace {
@@ -47,7 +48,7 @@ std::string PortFlag(const ReadyValues& known, const std::string& process, const
 ChildSpec RouterSpec(const ServeConfig& config, const std::map<std::string, std::string>& given) {
   ChildSpec spec;
   spec.name = "router";
-  Inherited inherited = Inherit<router::RouterConfig>(
+  Inherited inherited = Inherit<RouterProcessConfig>(
       given, {"model", "port", "grpc-port", "session-port", "session-host"});
   spec.environment = std::move(inherited.secrets);
   const bool any_session_port = !given.contains("session-port");
