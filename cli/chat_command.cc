@@ -83,8 +83,8 @@ void PrintTimes(const Measured& measured, const std::string& timeline_text) {
   }
   const json& sequence = timeline["sequences"][0];
   const json transfer = sequence.value("transfer", json::object());
-  const double total = transfer.value("total_ms", 0.0);
-  const double exposed = transfer.value("exposed_ms", 0.0);
+  const double total = 1000 * transfer.value("total_seconds", 0.0);
+  const double exposed = 1000 * transfer.value("exposed_seconds", 0.0);
   if (total <= 0) return;
   std::printf("KV handoff %.1f KiB in %.2f ms, %.0f%% hidden under compute (%.2f ms exposed)\n",
               transfer.value("bytes", 0.0) / 1024, total,
