@@ -86,6 +86,7 @@ class Dispatcher {
   // Ends everything with `status`.
   void FailAll(const absl::Status& status);
 
+  bool draining() const { return draining_; }
   int num_sequences() const { return static_cast<int>(sequences_.size()); }
   int num_waiting() const { return num_waiting_; }
   const WorkerRegistry& registry() const { return registry_; }

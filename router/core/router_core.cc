@@ -146,7 +146,8 @@ void RouterCore::Run() {
 
 void RouterCore::UpdateReadiness() {
   const PlacementQuery smallest{1, 2, {}};
-  const bool ready = policy_->PlaceDecode(smallest, dispatcher_.registry()).ok();
+  const bool ready =
+      !dispatcher_.draining() && policy_->PlaceDecode(smallest, dispatcher_.registry()).ok();
   if (ready_.exchange(ready) != ready && options_.on_readiness) options_.on_readiness(ready);
 }
 

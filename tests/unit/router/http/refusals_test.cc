@@ -220,6 +220,7 @@ TEST_F(RefusalsTest, DrainingFinishesWhatRunsAndTakesNothingNew) {
 
   const auto rest = client.ReadUntil("[DONE]");
   EXPECT_TRUE(rest.ok());
+  EXPECT_TRUE(WaitFor([this] { return !router_->ready(); }));
 }
 
 TEST_F(RefusalsTest, StoppingEndsOpenStreamsWithAnError) {
