@@ -1,3 +1,4 @@
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include "baton/v1/generate.grpc.pb.h"
@@ -44,6 +45,38 @@ class GrpcFrontTest : public RouterFixture {
     request.mutable_sampling()->set_ignore_eos(true);
     request.mutable_sampling()->set_max_tokens(400);
     return request;
+  }
+
+  // Sends one message to a service whose generated code Debian does not ship, and returns the first
+  // message of the answer; both in protobuf's wire format.
+  std::string CallRaw(const std::string& method, const std::string& request) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    auto call = stub.PrepareCall(&context, method, &queue);
+    const auto wait = [&] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    call->StartCall(nullptr);
+    EXPECT_TRUE(wait());
+    const grpc::Slice slice(request);
+    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    EXPECT_TRUE(wait());
+    grpc::ByteBuffer answer;
+    call->Read(&answer, nullptr);
+    EXPECT_TRUE(wait());
+    std::vector<grpc::Slice> slices;
+    std::string bytes;
+    if (answer.Dump(&slices).ok()) {
+      for (const grpc::Slice& part : slices) bytes.append(part.begin(), part.end());
+    }
+    context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    wait();
+    return bytes;
   }
 
   std::shared_ptr<grpc::Channel> channel_;
@@ -111,6 +144,35 @@ TEST_F(GrpcFrontTest, WithoutWorkersCallsAreUnavailable) {
   Connect();
 
   EXPECT_EQ(Generate(Endless()).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(GrpcFrontTest, TheHealthServiceFollowsReadiness) {
+  const std::string check = "/grpc.health.v1.Health/Check";
+  const std::string serving("\x08\x01", 2), not_serving("\x08\x02", 2);  // status = ...
+  StartRouter();
+  Connect();
+  EXPECT_EQ(CallRaw(check, ""), not_serving);
+
+  prefill_ = StartWorker("p0", WorkerRole::kPrefill);
+  decode_ = StartWorker("d0", WorkerRole::kDecode);
+
+  ASSERT_TRUE(WaitFor([&] { return CallRaw(check, "") == serving; }));
+  EXPECT_EQ(CallRaw(check,
+                    "\x0a\x13"
+                    "baton.v1.Generation"),
+            serving);
+}
+
+TEST_F(GrpcFrontTest, ReflectionListsTheService) {
+  StartRouter();
+  Connect();
+
+  // ServerReflectionRequest{list_services: "*"}
+  const std::string answer =
+      CallRaw("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*");
+
+  EXPECT_THAT(answer, HasSubstr("baton.v1.Generation"));
+  EXPECT_THAT(answer, HasSubstr("grpc.health.v1.Health"));
 }
 
 TEST_F(GrpcFrontTest, KeysAreChecked) {
