@@ -95,7 +95,7 @@ enum class StmtKind : std::uint8_t {
   kFilterBlock,  // body through the filters of expr
   kWith,         // targets = exprs, in a scope of their own: body
   kScope,        // body in a scope of its own (block)
-  kGroup,        // body (generation, autoescape)
+  kGroup,        // body (generation)
   kBreak,
   kContinue,
 };

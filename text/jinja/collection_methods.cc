@@ -48,16 +48,21 @@ Value Items(Interpreter& interpreter, const Value& self, const BoundArguments&) 
 Value Copy(Interpreter&, const Value& self, const BoundArguments&) { return self; }
 
 Value Count(Interpreter& interpreter, const Value& self, const BoundArguments& arguments) {
-  interpreter.Step(static_cast<std::int64_t>(self.items().size()));
   std::int64_t count = 0;
-  for (const Value& item : self.items()) count += Equals(item, arguments[0]);
+  for (const Value& item : self.items()) {
+    std::int64_t work = 0;
+    count += Equals(item, arguments[0], &work);
+    interpreter.Step(work);
+  }
   return Value::Int(count);
 }
 
 Value Index(Interpreter& interpreter, const Value& self, const BoundArguments& arguments) {
-  interpreter.Step(static_cast<std::int64_t>(self.items().size()));
   for (std::size_t i = 0; i < self.items().size(); ++i) {
-    if (Equals(self.items()[i], arguments[0])) return Value::Int(static_cast<std::int64_t>(i));
+    std::int64_t work = 0;
+    const bool equal = Equals(self.items()[i], arguments[0], &work);
+    interpreter.Step(work);
+    if (equal) return Value::Int(static_cast<std::int64_t>(i));
   }
   FailRuntime("the value is not in the " + std::string(TypeName(self)));
 }

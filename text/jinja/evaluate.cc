@@ -285,6 +285,7 @@ Value Interpreter::EvaluateCollection(const Expr& expr) {
       if (!HashKey(key, hash_key)) {
         FailRuntime("unhashable type: '" + std::string(TypeName(key)) + "'");
       }
+      Step(static_cast<std::int64_t>(hash_key.size() / 64));
       dict.Set(std::move(key), Evaluate(*expr.items[i + 1]));
     }
     return NewDict(std::move(dict));
@@ -321,7 +322,7 @@ Value Interpreter::Slice(const Value& object, const Expr& slice) {
   const bool sliceable = object.is_list() || object.is_tuple() ||
                          (object.is_sequence() && object.sequence().kind == SequenceKind::kRange);
   if (!sliceable) {
-    return Value::Undefined(DescribeType(object) + " cannot be sliced");
+    FailRuntime("'" + std::string(TypeName(object)) + "' object cannot be sliced");
   }
   const List& items = object.items();
   const auto range =

@@ -23,8 +23,11 @@ List SortBy(Interpreter& interpreter, const List& items, const List& keys, bool 
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   // A comparison throws for types without an order; std::stable_sort may be left that way.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    interpreter.Step();
-    return reverse ? LessThan(keys[b], keys[a]) : LessThan(keys[a], keys[b]);
+    std::int64_t work = 1;
+    const bool less =
+        reverse ? LessThan(keys[b], keys[a], &work) : LessThan(keys[a], keys[b], &work);
+    interpreter.Step(work);
+    return less;
   });
   List sorted;
   for (const std::size_t i : order) sorted.push_back(items[i]);
@@ -236,7 +239,10 @@ Value GroupBy(Interpreter& interpreter, const Value& self, const BoundArguments&
     List members;
     for (; i < order.size(); ++i) {
       const auto at = static_cast<std::size_t>(order[i].as_int());
-      if (!Equals(keys[at], keys[first])) break;
+      std::int64_t work = 0;
+      const bool same = Equals(keys[at], keys[first], &work);
+      interpreter.Step(work);
+      if (!same) break;
       members.push_back(items[at]);
     }
     Sequence group;
@@ -312,7 +318,11 @@ Value Extreme(Interpreter& interpreter, const Value& self, const BoundArguments&
   for (const Value& item : items) {
     Value key = by_attribute ? interpreter.GetPath(item, arguments[1]) : item;
     if (!case_sensitive) key = IgnoreCase(interpreter, key);
-    if (best == nullptr || (kMax ? LessThan(best_key, key) : LessThan(key, best_key))) {
+    std::int64_t work = 0;
+    const bool better =
+        best == nullptr || (kMax ? LessThan(best_key, key, &work) : LessThan(key, best_key, &work));
+    interpreter.Step(work);
+    if (better) {
       best = &item;
       best_key = std::move(key);
     }

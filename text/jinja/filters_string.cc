@@ -77,7 +77,7 @@ Value Replace(Interpreter& interpreter, const Value& self, const BoundArguments&
 }
 
 Value Indent(Interpreter& interpreter, const Value& self, const BoundArguments& arguments) {
-  const std::string text = TextOf(interpreter, self);
+  const std::string& text = StringArgument(self, "what is indented");
   std::string indention;
   if (arguments.Has(0) && arguments[0].is_string()) {
     indention = arguments[0].str();
@@ -161,7 +161,8 @@ Value WordCount(Interpreter& interpreter, const Value& self, const BoundArgument
 }
 
 Value Truncate(Interpreter& interpreter, const Value& self, const BoundArguments& arguments) {
-  const std::u32string text = ToCodePoints(TextOf(interpreter, self));
+  if (self.is_undefined()) return self;
+  const std::u32string text = ToCodePoints(StringArgument(self, "what is truncated"));
   const std::int64_t length = arguments.Has(0) ? IntArgument(arguments[0], "length") : 255;
   const bool kill_words = arguments.Has(1) && IsTruthy(arguments[1]);
   const std::u32string end =

@@ -180,8 +180,12 @@ Value Safe(Interpreter& interpreter, const Value& self, const BoundArguments& ar
 
 Value FileSizeFormat(Interpreter& interpreter, const Value& self, const BoundArguments& arguments) {
   const bool binary = arguments.Has(0) && IsTruthy(arguments[0]);
-  const Value number = ToFloat(interpreter, self, BoundArguments());
-  const double bytes = number.as_float();
+  double bytes = 0.0;
+  const bool is_text = self.is_string();
+  if (is_text ? !ParseFloat(self.str(), bytes) : !self.is_number()) {
+    FailRuntime("filesizeformat needs a number, not " + std::string(TypeName(self)));
+  }
+  if (!is_text) bytes = ToFloat(interpreter, self, BoundArguments()).as_float();
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return interpreter.NewString("1 Byte");
   if (bytes < base) {

@@ -219,8 +219,6 @@ std::string FormatValue(Interpreter& interpreter, const Value& value, std::strin
     if (spec.type != '\0' && IsAnyOf(spec.type, "eEfFgG%"))
       return FormatFloat(interpreter, value, spec);
     if (spec.precision >= 0) FailRuntime("Precision not allowed in integer format specifier");
-    if (value.is_bool() && spec.type == '\0')
-      return FormatText(interpreter, interpreter.Print(value), spec);
     return FormatInteger(interpreter, value, spec);
   }
   FailRuntime("unsupported format string passed to " + std::string(TypeName(value)) +

@@ -1,5 +1,6 @@
 #include "text/jinja/operators.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -116,6 +117,10 @@ Value FloatArithmetic(Operator op, double a, double b) {
     case Operator::kMultiply:
       return Value::Float(a * b);
     case Operator::kPower:
+      if (a == 0.0 && b < 0) FailRuntime("0.0 cannot be raised to a negative power");
+      if (a < 0 && std::isfinite(b) && b != std::floor(b)) {
+        FailRuntime("a fractional power of a negative number is complex");
+      }
       return Value::Float(std::pow(a, b));
     default:
       break;
@@ -191,7 +196,7 @@ int CompareNumbers(const Value& a, const Value& b) {
   return x < y ? -1 : x > y ? 1 : 0;
 }
 
-int CompareOrdered(Operator op, const Value& a, const Value& b) {
+int CompareOrdered(Operator op, const Value& a, const Value& b, std::int64_t* work) {
   if (a.is_undefined()) FailUndefined(a);
   if (b.is_undefined()) FailUndefined(b);
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b);
@@ -203,19 +208,17 @@ int CompareOrdered(Operator op, const Value& a, const Value& b) {
     const List& x = a.items();
     const List& y = b.items();
     for (std::size_t i = 0; i < x.size() && i < y.size(); ++i) {
-      if (!Equals(x[i], y[i])) return CompareOrdered(op, x[i], y[i]);
+      if (!Equals(x[i], y[i], work)) return CompareOrdered(op, x[i], y[i], work);
     }
     return x.size() < y.size() ? -1 : x.size() > y.size() ? 1 : 0;
   }
   FailTypes(op, a, b);
 }
 
-// A rough count of what comparing `value` may cost.
-std::int64_t CompareCost(const Value& value) {
-  if (value.is_string()) return static_cast<std::int64_t>(value.str().size() / 64);
-  if (value.is_sequence()) return static_cast<std::int64_t>(value.items().size());
-  if (value.is_dict()) return static_cast<std::int64_t>(value.dict().size());
-  return 0;
+// What comparing the text of two strings may cost.
+std::int64_t TextCost(const Value& a, const Value& b) {
+  if (!a.is_string() || !b.is_string()) return 0;
+  return static_cast<std::int64_t>(std::min(a.str().size(), b.str().size()) / 64);
 }
 
 }  // namespace
@@ -270,28 +273,25 @@ Value ApplyBinary(Interpreter& interpreter, Operator op, const Value& left, cons
 }
 
 bool ApplyComparison(Interpreter& interpreter, Operator op, const Value& left, const Value& right) {
-  interpreter.Step(std::min(CompareCost(left), CompareCost(right)));
-  switch (op) {
-    case Operator::kEqual:
-      return Equals(left, right);
-    case Operator::kNotEqual:
-      return !Equals(left, right);
-    case Operator::kIn:
-      return Contains(interpreter, right, left);
-    case Operator::kNotIn:
-      return !Contains(interpreter, right, left);
-    default:
-      break;
+  interpreter.Step(TextCost(left, right));
+  if (op == Operator::kIn) return Contains(interpreter, right, left);
+  if (op == Operator::kNotIn) return !Contains(interpreter, right, left);
+  std::int64_t work = 0;
+  if (op == Operator::kEqual || op == Operator::kNotEqual) {
+    const bool equal = Equals(left, right, &work);
+    interpreter.Step(work);
+    return equal == (op == Operator::kEqual);
   }
-  const int order = CompareOrdered(op, left, right);
+  const int order = CompareOrdered(op, left, right, &work);
+  interpreter.Step(work);
   if (order == 2) return false;
   if (op == Operator::kLess) return order < 0;
   if (op == Operator::kLessOrEqual) return order <= 0;
   return op == Operator::kGreater ? order > 0 : order >= 0;
 }
 
-bool LessThan(const Value& left, const Value& right) {
-  return CompareOrdered(Operator::kLess, left, right) == -1;
+bool LessThan(const Value& left, const Value& right, std::int64_t* work) {
+  return CompareOrdered(Operator::kLess, left, right, work) == -1;
 }
 
 bool Contains(Interpreter& interpreter, const Value& container, const Value& item) {
@@ -307,10 +307,14 @@ bool Contains(Interpreter& interpreter, const Value& container, const Value& ite
   if (container.is_dict()) {
     std::string key;
     if (!HashKey(item, key)) FailRuntime("unhashable type: '" + std::string(TypeName(item)) + "'");
+    interpreter.Step(static_cast<std::int64_t>(key.size() / 64));
     return container.dict().Find(item) != nullptr;
   }
   for (const Value& candidate : interpreter.Iterate(container)) {
-    if (Equals(candidate, item)) return true;
+    std::int64_t work = TextCost(candidate, item);
+    const bool equal = Equals(candidate, item, &work);
+    interpreter.Step(work);
+    if (equal) return true;
   }
   return false;
 }

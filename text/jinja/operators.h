@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+
 #include "text/jinja/ast.h"
 #include "text/jinja/value.h"
 
@@ -12,8 +14,8 @@ Value ApplyUnary(Operator op, const Value& operand);
 Value ApplyBinary(Interpreter& interpreter, Operator op, const Value& left, const Value& right);
 bool ApplyComparison(Interpreter& interpreter, Operator op, const Value& left, const Value& right);
 
-// left < right, for sorting.
-bool LessThan(const Value& left, const Value& right);
+// left < right, for sorting. Counts into `work` as Equals does.
+bool LessThan(const Value& left, const Value& right, std::int64_t* work = nullptr);
 
 // item in container.
 bool Contains(Interpreter& interpreter, const Value& container, const Value& item);

@@ -180,7 +180,7 @@ std::unique_ptr<Stmt> Parser::ParseStatement() {
   if (tag == "filter") return ParseFilterBlock();
   if (tag == "with") return ParseWith();
   if (tag == "block") return ParseNamedBlock();
-  if (tag == "generation" || tag == "autoescape") return ParseGroup(tag);
+  if (tag == "generation") return ParseGroup(tag);
   if (tag == "break" || tag == "continue") return ParseLoopControl();
   if (tag == "print") {
     Advance();
@@ -387,8 +387,6 @@ std::unique_ptr<Stmt> Parser::ParseNamedBlock() {
 std::unique_ptr<Stmt> Parser::ParseGroup(std::string_view tag) {
   auto statement = MakeStatement(StmtKind::kGroup);
   Advance();
-  // autoescape's argument changes nothing here: values are never marked as safe.
-  if (tag == "autoescape") ParseExpression();
   ExpectBlockEnd();
   const std::string end = "end" + std::string(tag);
   statement->body = ParseBody({tag, {end}});

@@ -72,7 +72,8 @@ Value Affix(Interpreter&, const Value& self, const BoundArguments& arguments) {
     };
     const std::int64_t begin = place(1, 0);
     const std::int64_t end = place(2, size);
-    if (begin > end) return Value::Bool(false);
+    const bool past_end = arguments.Has(1) && arguments[1].is_int() && arguments[1].as_int() > size;
+    if (begin > end || past_end) return Value::Bool(false);
     text = FromCodePoints(std::u32string_view(all).substr(static_cast<std::size_t>(begin),
                                                           static_cast<std::size_t>(end - begin)));
   }

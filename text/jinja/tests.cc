@@ -34,7 +34,10 @@ bool IsTrue(const Value& v) { return v.is_bool() && v.as_bool(); }
 bool IsFalse(const Value& v) { return v.is_bool() && !v.as_bool(); }
 bool IsInteger(const Value& v) { return v.is_integral() && !v.is_bool(); }
 bool IsFloat(const Value& v) { return v.is_float(); }
-bool IsCallable(const Value& v) { return v.is_object() && v.object().is_callable(); }
+// An undefined value has a __call__ in Jinja, which fails.
+bool IsCallable(const Value& v) {
+  return v.is_undefined() || (v.is_object() && v.object().is_callable());
+}
 bool IsIterable(const Value& v) {
   return v.is_string() || v.is_sequence() || v.is_dict() || v.is_undefined();
 }

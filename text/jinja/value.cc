@@ -3,30 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/jinja/error.h"
 #include "text/jinja/python_format.h"
 
 namespace baton::text::jinja {
 namespace {
 
 constexpr std::size_t kMaxHashKeyBytes = std::size_t{1} << 20;
+constexpr std::int64_t kMaxCompared = 10'000'000;
 constexpr std::size_t kIndexFrom = 9;  // smaller dicts are searched one by one
-
-bool SequencesEqual(const Sequence& a, const Sequence& b) {
-  if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
-  for (std::size_t i = 0; i < a.items.size(); ++i) {
-    if (!Equals(a.items[i], b.items[i])) return false;
-  }
-  return true;
-}
-
-bool DictsEqual(const Dict& a, const Dict& b) {
-  if (a.size() != b.size()) return false;
-  for (const auto& [key, value] : a.items()) {
-    const Value* other = b.Find(key);
-    if (other == nullptr || !Equals(value, *other)) return false;
-  }
-  return true;
-}
 
 int DepthOf(const List& items) {
   int depth = 0;
@@ -44,6 +29,63 @@ std::string NumberKey(const Value& value) {
   }
   return "f" + FloatRepr(real);
 }
+
+bool NumbersEqual(const Value& a, const Value& b) {
+  const bool big_a = a.kind() == Value::Kind::kBigInt;
+  const bool big_b = b.kind() == Value::Kind::kBigInt;
+  if (big_a || big_b) return big_a && big_b && a.str() == b.str();
+  if (!a.is_float() && !b.is_float()) return a.as_int() == b.as_int();
+  // An 80-bit float holds every int64 and every double exactly.
+  const auto exact = [](const Value& v) {
+    return v.is_float() ? static_cast<long double>(v.as_float())
+                        : static_cast<long double>(v.as_int());
+  };
+  return exact(a) == exact(b);
+}
+
+// Compares two values, counting. Values that share their parts may stand for trees of a size that
+// is exponential in what was built, so that the count needs a bound of its own.
+class Comparison {
+ public:
+  bool Equal(const Value& a, const Value& b) {
+    if (++count_ > kMaxCompared) throw Error(ErrorKind::kLimit, "values too large to compare");
+    if (a.is_number() && b.is_number()) return NumbersEqual(a, b);
+    if (a.kind() != b.kind()) return false;
+    switch (a.kind()) {
+      case Value::Kind::kString:
+        return a.SamePayload(b) || a.str() == b.str();
+      case Value::Kind::kSequence:
+        return a.SamePayload(b) || EqualSequences(a.sequence(), b.sequence());
+      case Value::Kind::kDict:
+        return a.SamePayload(b) || EqualDicts(a.dict(), b.dict());
+      case Value::Kind::kObject:
+        return a.SamePayload(b);
+      default:
+        return true;  // None and undefined
+    }
+  }
+  std::int64_t count() const { return count_; }
+
+ private:
+  bool EqualSequences(const Sequence& a, const Sequence& b) {
+    if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
+    for (std::size_t i = 0; i < a.items.size(); ++i) {
+      if (!Equal(a.items[i], b.items[i])) return false;
+    }
+    return true;
+  }
+
+  bool EqualDicts(const Dict& a, const Dict& b) {
+    if (a.size() != b.size()) return false;
+    for (const auto& [key, value] : a.items()) {
+      const Value* other = b.Find(key);
+      if (other == nullptr || !Equal(value, *other)) return false;
+    }
+    return true;
+  }
+
+  std::int64_t count_ = 0;
+};
 
 }  // namespace
 
@@ -209,32 +251,11 @@ bool IsTruthy(const Value& value) {
   return true;
 }
 
-bool Equals(const Value& a, const Value& b) {
-  if (a.is_number() && b.is_number()) {
-    const bool big_a = a.kind() == Value::Kind::kBigInt;
-    const bool big_b = b.kind() == Value::Kind::kBigInt;
-    if (big_a || big_b) return big_a && big_b && a.str() == b.str();
-    if (!a.is_float() && !b.is_float()) return a.as_int() == b.as_int();
-    // An 80-bit float holds every int64 and every double exactly.
-    const auto exact = [](const Value& v) {
-      return v.is_float() ? static_cast<long double>(v.as_float())
-                          : static_cast<long double>(v.as_int());
-    };
-    return exact(a) == exact(b);
-  }
-  if (a.kind() != b.kind()) return false;
-  switch (a.kind()) {
-    case Value::Kind::kString:
-      return a.SamePayload(b) || a.str() == b.str();
-    case Value::Kind::kSequence:
-      return a.SamePayload(b) || SequencesEqual(a.sequence(), b.sequence());
-    case Value::Kind::kDict:
-      return a.SamePayload(b) || DictsEqual(a.dict(), b.dict());
-    case Value::Kind::kObject:
-      return a.SamePayload(b);
-    default:
-      return true;  // None and undefined
-  }
+bool Equals(const Value& a, const Value& b, std::int64_t* work) {
+  Comparison comparison;
+  const bool equal = comparison.Equal(a, b);
+  if (work != nullptr) *work += comparison.count();
+  return equal;
 }
 
 bool HashKey(const Value& value, std::string& key) {

@@ -145,8 +145,9 @@ class Dict {
 // Python's bool(value).
 bool IsTruthy(const Value& value);
 
-// Python's ==; never fails. Undefined equals only undefined.
-bool Equals(const Value& a, const Value& b);
+// Python's ==. Undefined equals only undefined. Adds the number of values looked at to `work`, if
+// given. Throws Error(kLimit) for values so interwoven that a comparison would hardly end.
+bool Equals(const Value& a, const Value& b, std::int64_t* work = nullptr);
 
 // A string that two values share exactly when they are equal as dict keys; false when `value` is
 // not hashable (a list or dict).

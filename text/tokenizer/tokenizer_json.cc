@@ -301,6 +301,16 @@ absl::Status AddTemplate(element processor, Pipeline& pipeline) {
   return after_text ? absl::OkStatus() : Damaged("TemplateProcessing without a sequence");
 }
 
+// The model must be able to take what the post-processor adds.
+absl::Status CheckAddedIds(const std::vector<std::int32_t>& ids, const Pipeline& pipeline) {
+  for (const std::int32_t id : ids) {
+    if (static_cast<std::size_t>(id) >= pipeline.tokens.size() || !pipeline.tokens[id].exists) {
+      return Damaged(absl::StrCat("post_processor adds an id that is no token: ", id));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddPostProcessor(element root, Pipeline& pipeline) {
   const std::optional<element> post = Member(root, "post_processor");
   if (!post) return absl::OkStatus();
@@ -313,7 +323,8 @@ absl::Status AddPostProcessor(element root, Pipeline& pipeline) {
       return Unsupported("post_processor", type);
     }
   }
-  return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(CheckAddedIds(pipeline.prefix_ids, pipeline));
+  return CheckAddedIds(pipeline.suffix_ids, pipeline);
 }
 
 }  // namespace
