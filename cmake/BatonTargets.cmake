@@ -22,6 +22,9 @@ if(BATON_SANITIZE)
   target_compile_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE})
 endif()
+if(BATON_SANITIZE MATCHES "thread")
+  include(${CMAKE_CURRENT_LIST_DIR}/tsan/tsan_mutex.cmake)
+endif()
 if(BATON_FUZZ)
   target_compile_options(baton_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
@@ -54,8 +57,15 @@ function(baton_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE baton_options ${ARG_DEPS} GTest::gtest_main GTest::gmock)
   target_compile_definitions(${name} PRIVATE BATON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # Labels are set when ctest reads the discovered cases: among PROPERTIES a list would lose all but
+  # its first element.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels_file}
+    "if(${name}_TESTS)\n"
+    "  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${ARG_LABELS}\")\n"
+    "endif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
 
 # baton_fuzzer(NAME SOURCES f.cc DEPS ...): a libFuzzer binary in the fuzz preset; nothing elsewhere.
