@@ -124,8 +124,10 @@ void ThreadPool::WorkerMain(int thread, ThreadPoolOptions options) {
       while (sequence_.load() == seen) sequence_.wait(seen);
       num_sleeping_.fetch_sub(1);
     }
-    if (stopping_.load()) return;
+    // In this order: a `seen` that counts the destructor's step has to see `stopping_` as well, or
+    // this thread would wait for a step that never comes.
     seen = sequence_.load(std::memory_order_acquire);
+    if (stopping_.load()) return;
     Work(thread);
   }
 }

@@ -79,6 +79,18 @@ TEST(ThreadPoolTest, StopsWithoutEverHavingWorked) {
   for (int i = 0; i < 50; ++i) ThreadPool pool({.num_threads = 4});
 }
 
+// The threads may still be waking from the loop when they are told to stop.
+TEST(ThreadPoolTest, StopsRightAfterALoop) {
+  for (int i = 0; i < 500; ++i) {
+    ThreadPool pool({.num_threads = 4, .spin = absl::ZeroDuration()});
+    std::atomic<int> sum = 0;
+
+    pool.ParallelFor(2, [&](int index, int) { sum += index + 1; });
+
+    ASSERT_EQ(sum.load(), 3);
+  }
+}
+
 TEST(ThreadPoolTest, LowersThePriorityOfItsOwnThreadsOnly) {
   const auto nice_now = [] {
     return getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
