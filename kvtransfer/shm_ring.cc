@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "common/status.h"
 
 namespace baton::kvtransfer {
@@ -70,7 +71,8 @@ std::uint64_t RandomNonce() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// Waits until `word` differs from `seen`: spins, announces itself in `waits`, sleeps.
+// Waits until `word` differs from `seen`: spins, announces itself in `waits`, sleeps. May return
+// early, by the wake-up of a wait before this one.
 void WaitForChange(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                    std::atomic<std::uint32_t>& waits, const std::atomic<bool>& stopped,
                    absl::Duration timeout) {
@@ -203,8 +205,13 @@ absl::StatusOr<std::span<const std::byte>> RingReader::Front(absl::Duration time
   RingHeader* header = memory_->header();
   std::uint32_t head = header->head.load(std::memory_order_acquire);
   if (head == tail_) {
-    WaitForChange(header->head, tail_, header->reader_waits, stopped_, timeout);
-    head = header->head.load(std::memory_order_acquire);
+    const absl::Time deadline = absl::Now() + timeout;
+    absl::Duration left = timeout;
+    do {
+      WaitForChange(header->head, tail_, header->reader_waits, stopped_, left);
+      head = header->head.load(std::memory_order_acquire);
+      left = deadline - absl::Now();
+    } while (head == tail_ && !stopped() && left > absl::ZeroDuration());
   }
   if (head == tail_ || stopped()) return std::span<const std::byte>();
   const std::uint32_t length = header->lengths[tail_ % num_slots_];
