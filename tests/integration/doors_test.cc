@@ -209,7 +209,7 @@ TEST_F(DoorsTest, ALayerIsOnTheWireBeforeTheNextIsComputed) {
   int overlapped = 0, layers_seen = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
     const auto result = cluster_->Post(
-        "/v1/completions", {{"prompt", std::vector<int>(900, 300 + attempt)}, {"max_tokens", 2}});
+        "/v1/completions", {{"prompt", std::vector<int>(480, 300 + attempt)}, {"max_tokens", 2}});
     ASSERT_TRUE(result.ok());
     const std::string path = "/debug/requests/" + result->headers.at("x-request-id");
     json layers;

@@ -57,7 +57,8 @@ int StreamWithCancels(const LocalCluster& cluster, int count, int threads, unsig
         if (cancel) {
           // Some at once, some after some tokens: every phase is hit.
           for (unsigned events = random() % 6; events > 0; --events) {
-            if (!client.ReadUntil("\n\n").ok()) break;
+            const auto event = client.ReadUntil("\n\n");
+            if (!event.ok() || event->find("[DONE]") != std::string::npos) break;
           }
           client.Close();
         } else {
@@ -115,6 +116,11 @@ void KillDuringRequests(const std::string& victim) {
     threads.emplace_back([&, i] {
       HttpClient client(cluster.http_port(), absl::Seconds(60));
       client.Send("POST", "/v1/completions", StreamBody(200, 700, static_cast<unsigned>(i)).dump());
+      const auto head = client.ReadUntil("\r\n\r\n");
+      if (head.ok() && head->find(" 200 ") == std::string::npos) {
+        ++errors;  // it failed before its first token
+        return;
+      }
       if (client.ReadUntil("\n\n").ok()) ++streaming;
       const auto rest = client.ReadUntil("0\r\n\r\n");
       if (!rest.ok()) {
@@ -126,7 +132,7 @@ void KillDuringRequests(const std::string& victim) {
       }
     });
   }
-  ASSERT_TRUE(WaitFor([&] { return streaming >= kStreams / 2; }));
+  ASSERT_TRUE(WaitFor([&] { return streaming >= 2; }));
 
   ASSERT_EQ(kill(pid, SIGKILL), 0);
   for (auto& thread : threads) thread.join();
