@@ -11,7 +11,7 @@ namespace baton {
 // that a block computed by one can be attended to by the other, bit for bit.
 struct ModelFingerprint {
   std::string model;     // checkpoint fingerprint, hex
-  std::string compute;   // "fast" or "f32"
+  std::string compute;   // arithmetic and instruction set: "fast AVX2", "f32 AVX3_DL"
   std::string kv_dtype;  // "f16" or "f32"
   std::int32_t num_layers = 0;
   std::int32_t num_kv_heads = 0;

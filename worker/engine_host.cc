@@ -53,10 +53,13 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
                                  const engine::KvLayout& layout) {
   ModelFingerprint fingerprint;
   fingerprint.model = checkpoint.fingerprint();
-  // The reference sums in its own order: its blocks differ in bits from the other backend's.
-  fingerprint.compute = config.backend == "reference" ? "reference"
-                        : ComputesInF32(config)       ? "f32"
-                                                      : "fast";
+  // The reference sums in its own order, and so does each instruction set of the other backend:
+  // their blocks differ in bits.
+  fingerprint.compute = config.backend == "reference"
+                            ? "reference"
+                            : absl::StrCat(ComputesInF32(config) ? "f32 " : "fast ",
+                                           absl::string_view(engine::CpuInstructionSet().data(),
+                                                             engine::CpuInstructionSet().size()));
   fingerprint.kv_dtype = layout.dtype == engine::KvDType::kF16 ? "f16" : "f32";
   fingerprint.num_layers = layout.num_layers;
   fingerprint.num_kv_heads = layout.num_kv_heads;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -40,7 +41,9 @@ RouterLinks::Options LinkOptions(const WorkerConfig& config, session::WorkerRole
   options.hello.fingerprint = engine.fingerprint();
   options.hello.served_model = engine.model_name();
   options.hello.vocab_size = engine.vocab_size();
-  options.hello.max_context = engine.max_context();
+  // A pool smaller than the context bounds a sequence too.
+  options.hello.max_context =
+      std::min(engine.max_context(), engine.allocator().num_blocks() * config.block_size);
   options.hello.max_sequences = config.max_num_seqs;
   options.hello.num_blocks = engine.allocator().num_blocks();
   return options;

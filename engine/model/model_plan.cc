@@ -92,6 +92,7 @@ absl::StatusOr<std::vector<double>> RopeFrequencies(const RopeMetadata& rope) {
                             static_cast<int>(name.size()), name.data()));
       }
     }
+    if (!rope.frequency_factors.empty()) frequencies[i] /= rope.frequency_factors[i];
   }
   return frequencies;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -124,5 +125,8 @@ struct OpsOptions {
 std::unique_ptr<Ops> MakeReferenceOps();
 // Vectorised and threaded; picks the instruction set at run time.
 std::unique_ptr<Ops> MakeCpuOps(const OpsOptions& options);
+// The instruction set that MakeCpuOps computes with on this machine: "AVX3_DL", "AVX2", ... Two
+// machines give the same bits only if theirs is the same.
+std::string_view CpuInstructionSet();
 
 }  // namespace baton::engine

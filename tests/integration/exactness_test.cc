@@ -29,7 +29,7 @@ const std::vector<ClusterSetup>& ClusterSetups() {
       {"2P2D_grpc", {"--prefill=2", "--decode=2", "--transport=grpc"}},
       {"chunks_of_7", {"--max-num-batched-tokens=7"}},
       // So few blocks that running sequences are preempted: one long prompt fills the pool.
-      {"preempting", {"--role=both", "--kv-blocks=72", "--max-num-seqs=16"}},
+      {"preempting", {"--role=both", "--kv-blocks=66", "--max-num-seqs=32"}},
   };
   return setups;
 }
@@ -38,6 +38,7 @@ std::vector<json> Options(size_t num_prompts) {
   std::vector<json> options;
   for (size_t i = 0; i < num_prompts; ++i) {
     options.push_back(i % 2 == 0 ? GreedyOptions(64) : SeededOptions(64, static_cast<int>(i)));
+    options.back()["ignore_eos"] = true;  // long outputs: blocks run out where there are few
   }
   return options;
 }

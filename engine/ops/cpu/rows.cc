@@ -137,6 +137,8 @@ void FloatsToHalvesImpl(const float* x, int count, std::uint16_t* out) {
 
 #endif
 
+const char* TargetNameImpl() { return hwy::TargetName(HWY_TARGET); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace baton::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -148,6 +150,7 @@ HWY_EXPORT(RmsNormRowImpl);
 HWY_EXPORT(QuantizeRowImpl);
 HWY_EXPORT(SwiGluImpl);
 HWY_EXPORT(FloatsToHalvesImpl);
+HWY_EXPORT(TargetNameImpl);
 
 void RmsNormRow(const float* x, const float* weight, float eps, int columns, float* out) {
   HWY_DYNAMIC_DISPATCH(RmsNormRowImpl)(x, weight, eps, columns, out);
@@ -163,4 +166,10 @@ void FloatsToHalves(const float* x, int count, std::uint16_t* out) {
 }
 
 }  // namespace baton::engine::cpu
+
+namespace baton::engine {
+
+std::string_view CpuInstructionSet() { return HWY_DYNAMIC_DISPATCH(cpu::TargetNameImpl)(); }
+
+}  // namespace baton::engine
 #endif  // HWY_ONCE
