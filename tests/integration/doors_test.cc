@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -226,6 +227,30 @@ TEST_F(DoorsTest, ALayerIsOnTheWireBeforeTheNextIsComputed) {
   }
   // On a busy machine a sending thread may be put off for the length of a layer now and then.
   EXPECT_GT(overlapped, layers_seen / 2) << "of " << layers_seen;
+}
+
+// docs/metrics.md lists what the processes export, and nothing else.
+TEST_F(DoorsTest, TheMetricsPageIsTrue) {
+  std::ifstream file(BATON_SOURCE_DIR "/docs/metrics.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  std::string exported;
+  for (const char* process : {"router", "prefill-0", "decode-0"}) {
+    exported += cluster_->GetFrom(process, "/metrics")->body;
+  }
+  int listed = 0;
+  for (const absl::string_view line : absl::StrSplit(exported, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words.size() < 3 || words[1] != "HELP") continue;
+    EXPECT_THAT(page, HasSubstr("| `" + words[2] + "` |")) << "run scripts/make_docs.sh";
+  }
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (line.substr(0, 3) != "| `") continue;
+    ++listed;
+    const absl::string_view name = line.substr(3, line.find('`', 3) - 3);
+    EXPECT_THAT(exported, HasSubstr(absl::StrCat("# HELP ", name, " ")))
+        << "run scripts/make_docs.sh";
+  }
+  EXPECT_GT(listed, 30);
 }
 
 TEST_F(DoorsTest, TellsLifeAndReadinessAndCountsWhatItServed) {

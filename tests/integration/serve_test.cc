@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -63,6 +64,13 @@ TEST(ServeTest, InspectsTheTinyModel) {
   for (const char* fact : {"llama (huggingface)", "5.0 M", "8 query heads, 4 KV heads"}) {
     EXPECT_THAT(ran.output, HasSubstr(fact));
   }
+}
+
+TEST(ServeTest, TheSettingsPageIsTrue) {
+  std::ifstream file(BATON_SOURCE_DIR "/docs/config.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+
+  EXPECT_EQ(RunBaton("config-docs").output, page) << "run scripts/make_docs.sh";
 }
 
 TEST(ServeTest, StopsInOrderAndLetsAStreamFinish) {
