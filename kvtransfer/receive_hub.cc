@@ -213,7 +213,9 @@ void ReceiveHub::Tell(const ReceiveDone& done) {
     callbacks_.on_complete(done.transfer_id, done.record, done.report);
     return;
   }
-  log::Warn("kv transfer not received", {{"error", ToString(done.status)}});
+  const bool cancelled = done.status.code() == absl::StatusCode::kCancelled;  // an everyday end
+  log::Write(cancelled ? log::Level::kInfo : log::Level::kWarn, "kv transfer not received",
+             {{"error", ToString(done.status)}});
   callbacks_.on_failed(done.transfer_id, done.status);
 }
 

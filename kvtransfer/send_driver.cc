@@ -245,7 +245,9 @@ void SendDriver::Tell(std::vector<SendDone> done) {
       options_.metrics->Count(one.status, one.report.acknowledged - one.report.first_byte);
     }
     if (!one.status.ok()) {
-      log::Warn("kv transfer not sent", {{"peer", one.worker_id}, {"error", ToString(one.status)}});
+      const bool cancelled = one.status.code() == absl::StatusCode::kCancelled;  // an everyday end
+      log::Write(cancelled ? log::Level::kInfo : log::Level::kWarn, "kv transfer not sent",
+                 {{"peer", one.worker_id}, {"error", ToString(one.status)}});
     }
     callback(one.key, one.status, one.report);
   }
