@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
 done
 
 scripts/install_packages.sh scripts/packages-build.txt scripts/packages-test.txt
+command -v npm >/dev/null || scripts/install_packages.sh scripts/packages-node.txt
 if ! model=$(scripts/get_default_model.sh); then
   if [ -z "${BATON_NO_DOWNLOAD:-}" ]; then
     echo "The tests need the default model. Set BATON_NO_DOWNLOAD=1 to leave out those that do." >&2
