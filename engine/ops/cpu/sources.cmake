@@ -15,6 +15,16 @@ set(BATON_ENGINE_CPU_DEPS hwy::hwy)
 
 # Kernels live on complete unrolling, whatever the build type; Ice Lake's target is off by default
 # in Highway 1.0; every CPU has SSE4 that has SSSE3 and would be fast enough for a model.
+if(BATON_SANITIZE)
+  # Instrumented and unrolled for every target, one kernel takes the compiler ten minutes; two targets
+  # and no unrolling check the same code.
+  set(BATON_ENGINE_CPU_KERNEL_OPTIONS "-O1")
+  set(BATON_ENGINE_CPU_KERNEL_TARGETS
+      "HWY_WANT_AVX3_DL;HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3)")
+else()
+  set(BATON_ENGINE_CPU_KERNEL_OPTIONS "-O3")
+  set(BATON_ENGINE_CPU_KERNEL_TARGETS "HWY_WANT_AVX3_DL;HWY_DISABLED_TARGETS=HWY_SSSE3")
+endif()
 set_source_files_properties(${BATON_ENGINE_CPU_KERNELS} PROPERTIES
-  COMPILE_OPTIONS "-O3"
-  COMPILE_DEFINITIONS "HWY_WANT_AVX3_DL;HWY_DISABLED_TARGETS=HWY_SSSE3")
+  COMPILE_OPTIONS "${BATON_ENGINE_CPU_KERNEL_OPTIONS}"
+  COMPILE_DEFINITIONS "${BATON_ENGINE_CPU_KERNEL_TARGETS}")
