@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/mutex.h"
 
 namespace baton {
 
@@ -20,7 +20,7 @@ class BoundedQueue {
 
   // Appends `item` unless the queue is full or closed. Never waits; false leaves `item` untouched.
   bool TryPush(T&& item) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     if (closed_ || items_.size() >= capacity_) return false;
     items_.push_back(std::move(item));
     return true;
@@ -28,11 +28,11 @@ class BoundedQueue {
 
   // Appends `item`, waiting for room until `deadline`. False when closed or still full by then.
   bool Push(T&& item, absl::Time deadline) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return closed_ || items_.size() < capacity_;
     };
-    mutex_.AwaitWithDeadline(has_room, deadline);
+    mutex_.AwaitWithDeadline(absl::Condition(&has_room), deadline);
     if (closed_ || items_.size() >= capacity_) return false;
     items_.push_back(std::move(item));
     return true;
@@ -41,11 +41,11 @@ class BoundedQueue {
   // Takes the oldest item, waiting for one until `deadline`. Empty on a timeout, or when the queue
   // is closed and drained.
   std::optional<T> Pop(absl::Time deadline) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return closed_ || !items_.empty();
     };
-    mutex_.AwaitWithDeadline(ready, deadline);
+    mutex_.AwaitWithDeadline(absl::Condition(&ready), deadline);
     if (items_.empty()) return std::nullopt;
     T item = std::move(items_.front());
     items_.pop_front();
@@ -54,11 +54,11 @@ class BoundedQueue {
 
   // Takes everything that is queued now, after waiting until `deadline` for at least one item.
   std::vector<T> PopAll(absl::Time deadline) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return closed_ || !items_.empty();
     };
-    mutex_.AwaitWithDeadline(ready, deadline);
+    mutex_.AwaitWithDeadline(absl::Condition(&ready), deadline);
     std::vector<T> items;
     items.reserve(items_.size());
     for (T& item : items_) items.push_back(std::move(item));
@@ -67,23 +67,23 @@ class BoundedQueue {
   }
 
   void Close() {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
   bool closed() const {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return closed_;
   }
   size_t size() const {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return items_.size();
   }
   size_t capacity() const { return capacity_; }
 
  private:
   const size_t capacity_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<T> items_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };

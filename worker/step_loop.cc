@@ -47,24 +47,24 @@ bool StepLoop::Post(Event event, absl::Duration patience) {
 }
 
 session::WorkerLoad StepLoop::load() const {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   return load_;
 }
 
 bool StepLoop::Flush(absl::Time deadline) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const std::int64_t target = posted_;
   const auto handled = [this, target]()
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return handled_ >= target; };
-  return mutex_.AwaitWithDeadline(handled, deadline);
+  return mutex_.AwaitWithDeadline(absl::Condition(&handled), deadline);
 }
 
 bool StepLoop::WaitUntilIdle(absl::Time deadline) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return idle_ && handled_ >= posted_;
   };
-  return mutex_.AwaitWithDeadline(idle, deadline);
+  return mutex_.AwaitWithDeadline(absl::Condition(&idle), deadline);
 }
 
 void StepLoop::Run(Scheduler& scheduler) {
@@ -112,14 +112,14 @@ bool StepLoop::RunStep(Scheduler& scheduler) {
 void StepLoop::Publish(const Scheduler& scheduler, std::size_t handled) {
   const session::WorkerLoad load = scheduler.Load();
   metrics_.Update(load);
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   load_ = load;
   idle_ = scheduler.idle();
   handled_ += static_cast<std::int64_t>(handled);
 }
 
 void StepLoop::Count(int posted, int handled) {
-  MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   posted_ += posted;
   handled_ += handled;
 }

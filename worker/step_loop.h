@@ -5,10 +5,10 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/bounded_queue.h"
 #include "common/clock.h"
-#include "common/mutex.h"
 #include "session/messages.h"
 #include "worker/events.h"
 #include "worker/metrics.h"
@@ -62,7 +62,7 @@ class StepLoop {
   const Clock& clock_;
   BoundedQueue<Event> queue_;
   std::atomic<std::int64_t> num_steps_ = 0;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   session::WorkerLoad load_ ABSL_GUARDED_BY(mutex_);
   std::int64_t posted_ ABSL_GUARDED_BY(mutex_) = 0;   // events ever
   std::int64_t handled_ ABSL_GUARDED_BY(mutex_) = 0;  // of them, by the scheduler or lost

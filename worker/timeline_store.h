@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/mutex.h"
 #include "session/messages.h"
 
 namespace baton::worker {
@@ -50,7 +50,7 @@ class TimelineStore {
 
  private:
   const std::size_t capacity_;
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, Timeline> timelines_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // oldest first
 };

@@ -1,7 +1,7 @@
 #pragma once
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/clock.h"
-#include "common/mutex.h"
 
 namespace baton {
 
@@ -10,16 +10,16 @@ class FakeClock final : public Clock {
  public:
   explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'000'000)) : now_(start) {}
   absl::Time Now() const override {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     return now_;
   }
   void Advance(absl::Duration by) {
-    MutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     now_ += by;
   }
 
  private:
-  mutable Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_);
 };
 
