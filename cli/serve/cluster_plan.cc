@@ -57,6 +57,7 @@ ChildSpec RouterSpec(const ServeConfig& config, const std::map<std::string, std:
     std::vector<std::string> all = {"router"};
     all.insert(all.end(), args.begin(), args.end());
     all.push_back("--model=" + config.router.model);
+    all.push_back("--session-host=127.0.0.1");  // its workers live here, nobody else may register
     all.push_back(PortFlag(known, "router", "port", "http_port", config.router.port));
     all.push_back(PortFlag(known, "router", "grpc-port", "grpc_port", config.router.grpc_port));
     all.push_back(PortFlag(known, "router", "session-port", "session_port",
