@@ -1,3 +1,5 @@
+#include <sys/prctl.h>
+
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -53,7 +55,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   for (const auto& command : kCommands) {
-    if (std::strcmp(name, command.name) == 0) return command.run({argv + 2, argv + argc});
+    if (std::strcmp(name, command.name) != 0) continue;
+    // Children are started through /proc/self/exe; ps and top should tell them apart.
+    prctl(PR_SET_NAME, (std::string("baton-") + name).substr(0, 15).c_str());
+    return command.run({argv + 2, argv + argc});
   }
   std::fprintf(stderr, "baton: unknown command %s\n\n", name);
   PrintUsage(stderr);
