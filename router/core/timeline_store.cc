@@ -17,11 +17,11 @@ void TimelineStore::Put(const SequenceRecord& record) {
   known.push_back(record);
   order_.emplace_back(record.request_id, record.sequence_id);
   while (order_.size() > capacity_) {
-    const auto [request_id, sequence_id] = std::move(order_.front());
+    const std::pair<std::string, std::string> oldest = std::move(order_.front());
     order_.pop_front();
-    const auto it = requests_.find(request_id);
+    const auto it = requests_.find(oldest.first);
     std::erase_if(it->second,
-                  [&](const SequenceRecord& old) { return old.sequence_id == sequence_id; });
+                  [&](const SequenceRecord& old) { return old.sequence_id == oldest.second; });
     if (it->second.empty()) requests_.erase(it);
   }
 }
