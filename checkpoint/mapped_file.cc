@@ -38,7 +38,8 @@ MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
 MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size()); }
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Non-blocking: to open a pipe that nobody writes to would otherwise wait for ever.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return Annotate(absl::ErrnoToStatus(errno, "cannot open"), path);
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {

@@ -42,20 +42,28 @@ struct Measured {
   std::string error;
 };
 
+int Count(const json& usage, const char* name) {
+  const auto found = usage.find(name);
+  return found != usage.end() && found->is_number_integer() ? found->get<int>() : 0;
+}
+
 // Prints the text of one event as it comes.
 void OnEvent(const std::string& data, Measured& measured) {
   const json event = json::parse(data, nullptr, /*allow_exceptions=*/false);
   if (!event.is_object()) return;
   if (event.contains("error")) {
-    measured.error = event["error"].is_object() ? event["error"].value("message", "") : data;
+    measured.error = event["error"].dump();
     return;
   }
   if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-    measured.output_tokens = usage->value("completion_tokens", 0);
-    measured.prompt_tokens = usage->value("prompt_tokens", 0);
+    measured.output_tokens = Count(*usage, "completion_tokens");
+    measured.prompt_tokens = Count(*usage, "prompt_tokens");
   }
   const auto choices = event.find("choices");
-  if (choices == event.end() || !choices->is_array() || choices->empty()) return;
+  if (choices == event.end() || !choices->is_array() || choices->empty() ||
+      !(*choices)[0].is_object()) {
+    return;
+  }
   const auto delta = (*choices)[0].find("delta");
   if (delta == (*choices)[0].end() || !delta->is_object()) return;
   const auto content = delta->find("content");
@@ -121,6 +129,10 @@ int RunReady(const std::vector<std::string>& args) {
   if (!loaded.ok()) {
     std::fprintf(stderr, "baton ready: %s\n", std::string(loaded.status().message()).c_str());
     return 2;
+  }
+  if (loaded->help) {
+    std::printf("%s", HelpText("usage: baton ready [--url URL]", settings).c_str());
+    return 0;
   }
   httplib::Client http(config.url);
   http.set_connection_timeout(2);

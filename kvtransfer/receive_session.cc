@@ -16,7 +16,6 @@ ReceiveSession::ReceiveSession(std::vector<std::int32_t> blocks, int num_layers,
       limits_(limits),
       claimed_(num_layers, static_cast<int>(blocks_.size())),
       landed_(num_layers, static_cast<int>(blocks_.size())),
-      lease_until_(now + limits.lease),
       oldest_(now + limits.max_age) {
   report_.first_byte = absl::InfinitePast();
   report_.completed = absl::InfinitePast();
@@ -123,12 +122,12 @@ void ReceiveSession::OnTick(absl::Time now) {
   if (over()) return;
   if (now >= oldest_) {
     Fail(absl::DeadlineExceededError(
-        absl::StrFormat("reservation older than %s", absl::FormatDuration(limits_.max_age))));
+        absl::StrFormat("reservation older than %s%s", absl::FormatDuration(limits_.max_age),
+                        state_ == State::kReserved ? ", and no sender began" : "")));
   } else if (now >= lease_until_) {
     Fail(absl::DeadlineExceededError(
-        absl::StrFormat("lease expired: nothing heard from the sender for %s%s",
-                        absl::FormatDuration(limits_.lease),
-                        state_ == State::kReserved ? ", which never began" : "")));
+        absl::StrFormat("lease expired: nothing heard from the sender for %s",
+                        absl::FormatDuration(limits_.lease))));
   }
 }
 

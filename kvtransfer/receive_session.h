@@ -67,7 +67,7 @@ class ReceiveSession {
 
  private:
   absl::Status CheckSender(LinkId link) const;
-  void Renew(absl::Time now) { lease_until_ = std::max(lease_until_, now + limits_.lease); }
+  void Renew(absl::Time now) { lease_until_ = now + limits_.lease; }
 
   const std::vector<std::int32_t> blocks_;
   const std::size_t block_bytes_;
@@ -80,7 +80,9 @@ class ReceiveSession {
   std::optional<HandoffRecord> record_;
   absl::Status failure_;
   ReceiveReport report_;
-  absl::Time lease_until_;
+  // The lease runs from Begin on: until then the prompt waits its turn at the prefill worker, and
+  // the router, which knows both, ends the reservation if that is lost.
+  absl::Time lease_until_ = absl::InfiniteFuture();
   absl::Time oldest_;
 };
 

@@ -88,6 +88,7 @@ void StepLoop::Run(Scheduler& scheduler) {
 bool StepLoop::RunStep(Scheduler& scheduler) {
   const std::span<const engine::SequenceStep> plan = scheduler.PlanStep();
   if (plan.empty()) return false;
+  Publish(scheduler, 0);  // a step may take seconds: what it holds is seen while it runs
   std::size_t rows = 0;
   for (const engine::SequenceStep& sequence : plan) rows += sequence.tokens.size();
   metrics_.step_rows.Observe(static_cast<double>(rows));

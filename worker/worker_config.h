@@ -72,8 +72,9 @@ struct WorkerConfig {
           "a quarter of the machine's memory.");
     field(kv_dtype, "kv-dtype", {.choices = {"auto", "f16", "f32"}},
           "Number format of the KV cache; auto is f16, or f32 when computing in f32.");
-    field(dtype, "dtype", {.choices = {"auto", "float32", "float"}},
-          "vLLM's name for the arithmetic; float32 means compute=f32.");
+    field(dtype, "dtype", {.choices = {"auto", "half", "float16", "bfloat16", "float", "float32"}},
+          "vLLM's name for the arithmetic: float and float32 mean compute=f32, the others the fast "
+          "one; weights are computed on as they are stored.");
     field(compute, "compute", {.choices = {"auto", "fast", "f32"}},
           "Arithmetic: fast quantizes activations where weights are quantized, f32 does not.");
     field(backend, "backend", {.choices = {"cpu", "reference"}},

@@ -63,7 +63,7 @@ struct BenchConfig {
     field(num_warmups, "num-warmups", {.min = 0, .max = 100000},
           "Requests sent first, one after the other, and left out of every figure.");
     field(concurrency, "concurrency", {.min = 1, .max = 4096},
-          "Closed loop: requests under way at once. Open loop: their upper bound.");
+          "Closed loop: requests under way at once. The open loop has up to 1024.");
     field(request_rate, "request-rate", {.unit = "requests/s", .min = 0},
           "Open loop: Poisson arrivals at this rate; 0 is the closed loop. A trace brings its own "
           "arrivals unless a rate is given.");

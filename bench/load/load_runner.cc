@@ -7,6 +7,12 @@
 #include "absl/time/clock.h"
 
 namespace baton::bench {
+namespace {
+
+// Of the open loop, which should never wait for a thread; bounded all the same.
+constexpr size_t kMaxInFlight = 1024;
+
+}  // namespace
 
 std::vector<RequestResult> RunLoad(const BenchConfig& config, const Workload& workload,
                                    const std::string& model,
@@ -29,7 +35,8 @@ std::vector<RequestResult> RunLoad(const BenchConfig& config, const Workload& wo
   };
   std::vector<std::thread> threads;
   const size_t num_threads =
-      std::min(static_cast<size_t>(config.concurrency), workload.items.size());
+      std::min(workload.open_loop ? kMaxInFlight : static_cast<size_t>(config.concurrency),
+               workload.items.size());
   for (size_t i = 0; i < num_threads; ++i) threads.emplace_back(work);
   for (auto& thread : threads) thread.join();
   return results;

@@ -25,7 +25,8 @@ class EventReader {
       buffer_.erase(0, end + 1);
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (line.rfind("data:", 0) != 0) continue;
-      OnData(line.substr(line.find_first_not_of(' ', 5)), now);
+      line.erase(0, std::min(line.find_first_not_of(' ', 5), line.size()));
+      if (!line.empty()) OnData(line, now);
     }
   }
   bool done() const { return done_; }
@@ -41,12 +42,18 @@ class EventReader {
     if (event.is_discarded() || !event.is_object()) return Fail("malformed event", data);
     if (event.contains("error")) return Fail("error event", event["error"].dump());
     if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-      result_.prompt_tokens = usage->value("prompt_tokens", 0);
-      result_.output_tokens = usage->value("completion_tokens", 0);
+      result_.prompt_tokens = Count(*usage, "prompt_tokens");
+      result_.output_tokens = Count(*usage, "completion_tokens");
     }
     const auto choices = event.find("choices");
     if (choices == event.end() || !choices->is_array() || choices->empty()) return;
-    if (CarriesTokens((*choices)[0])) OnToken(now);
+    if ((*choices)[0].is_object() && CarriesTokens((*choices)[0])) OnToken(now);
+  }
+
+  // A server may leave a number out, or send something else in its place.
+  static int Count(const json& usage, const char* name) {
+    const auto found = usage.find(name);
+    return found != usage.end() && found->is_number_integer() ? found->get<int>() : 0;
   }
 
   bool CarriesTokens(const json& choice) const {
@@ -116,8 +123,7 @@ absl::Duration RequestResult::tpot() const {
 class OpenAiClient::State {
  public:
   explicit State(const BenchConfig& bench_config) : config(bench_config), http(config.url) {
-    const auto seconds = absl::ToInt64Seconds(config.timeout);
-    http.set_read_timeout(seconds);
+    http.set_read_timeout(absl::ToChronoMilliseconds(config.timeout));
     http.set_connection_timeout(10);
     http.set_keep_alive(true);
     http.set_tcp_nodelay(true);
@@ -173,10 +179,11 @@ absl::StatusOr<std::string> OpenAiClient::FirstModel() {
   }
   const json body = json::parse(answer->body, nullptr, false);
   if (!body.is_object() || !body.contains("data") || !body["data"].is_array() ||
-      body["data"].empty() || !body["data"][0].is_object()) {
+      body["data"].empty() || !body["data"][0].is_object() || !body["data"][0].contains("id") ||
+      !body["data"][0]["id"].is_string()) {
     return absl::UnavailableError("/v1/models lists no model; give --model");
   }
-  return body["data"][0].value("id", "");
+  return body["data"][0]["id"].get<std::string>();
 }
 
 }  // namespace baton::bench

@@ -18,6 +18,8 @@ namespace beast = boost::beast;
 
 // How long a client may leave a socket full before its connection is closed.
 constexpr absl::Duration kWriteStall = absl::Seconds(60);
+// How long a client may take to read a last answer and to stop sending.
+constexpr absl::Duration kLinger = absl::Seconds(5);
 
 }  // namespace
 
@@ -128,9 +130,8 @@ void Connection::Dispatch() {
 }
 
 void Connection::WatchForClose() {
-  // A client that sends its next request early is not read on until this one is answered; that it
-  // goes away is then seen by the next write.
-  if (watch_in_flight_ || closed_ || buffer_.size() > 0) return;
+  // A client that sends its next request early is read on, up to a bound, to see it go away.
+  if (watch_in_flight_ || closed_ || buffer_.size() >= options_.max_header_bytes) return;
   watch_in_flight_ = true;
   socket_.async_read_some(
       buffer_.prepare(4096),
@@ -142,9 +143,15 @@ void Connection::WatchForClose() {
 
 void Connection::OnWatched(const boost::system::error_code& error, std::size_t size) {
   if (closed_) return;
-  if (error) return Shutdown();
+  if (finishing_) return error ? Shutdown() : Drain();
   buffer_.commit(size);
-  if (response_ == nullptr) ReadHeader();
+  if (response_ == nullptr) {
+    // The answer ended meanwhile. Cancelled means that the next request is in the buffer already.
+    if (error && error != asio::error::operation_aborted) return Shutdown();
+    return ReadHeader();
+  }
+  if (error) return Shutdown();
+  WatchForClose();
 }
 
 void Connection::DoFlush() {
@@ -174,12 +181,36 @@ void Connection::OnWritten(const boost::system::error_code& error) {
 void Connection::NextRequest() {
   const bool keep = response_->keep_alive();
   response_.reset();
-  if (!keep) return Shutdown();
-  if (watch_in_flight_) {  // its read is the next request's first
-    ExpireAfter(options_.idle_timeout);
-  } else {
-    ReadHeader();
+  if (!keep) return FinishAndClose();
+  if (!watch_in_flight_) return ReadHeader();
+  // The watching read is the next request's first, unless part of that was read already.
+  ExpireAfter(options_.idle_timeout);
+  if (buffer_.size() > 0) {
+    boost::system::error_code ignored;
+    socket_.cancel(ignored);
   }
+}
+
+void Connection::FinishAndClose() {
+  // To close with input unread makes the kernel reset the connection, and the client may lose the
+  // answer: say that we are done, then read on until it is.
+  finishing_ = true;
+  boost::system::error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  ExpireAfter(kLinger);
+  Drain();
+}
+
+void Connection::Drain() {
+  if (closed_) return;
+  buffer_.clear();
+  if (watch_in_flight_) return;  // OnWatched comes back here
+  socket_.async_read_some(
+      buffer_.prepare(64 << 10),
+      [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
+        if (error) return self->Shutdown();
+        self->Drain();
+      });
 }
 
 void Connection::AnswerAndClose(int status, const std::string& message) {

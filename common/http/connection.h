@@ -52,6 +52,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnWritten(const boost::system::error_code& error);
   void AnswerAndClose(int status, const std::string& message);
   void NextRequest();
+  void FinishAndClose();
+  void Drain();
   void Shutdown();
   void ExpireAfter(absl::Duration timeout);
 
@@ -70,6 +72,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool write_in_flight_ = false;
   bool watch_in_flight_ = false;
   bool keep_alive_ = false;
+  bool finishing_ =
+      false;  // the last answer is out: input is read and dropped until the client ends
   bool closed_ = false;
 };
 

@@ -38,18 +38,6 @@ absl::StatusOr<std::vector<std::int32_t>> EncodeText(const std::string& text,
   return model.tokenizer->Encode(text, {.add_special_tokens = add_special_tokens});
 }
 
-absl::Status CheckTokens(const std::vector<std::int32_t>& tokens, std::string_view param,
-                         const ServedModel& model) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= model.tokenizer->vocab_size()) {
-      return FieldError(param, "invalid_value",
-                        absl::StrFormat("token id out of range: %d at %d, the vocabulary has %d",
-                                        tokens[i], i, model.tokenizer->vocab_size()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<PreparedPrompt>> EncodePrompts(GenerationRequest& request,
                                                           const ServedModel& model,
                                                           const Clock& clock) {
@@ -155,6 +143,18 @@ void FillAnswerOptions(GenerationRequest& request, AnswerOptions& answer) {
 }
 
 }  // namespace
+
+absl::Status CheckTokens(const std::vector<std::int32_t>& tokens, std::string_view param,
+                         const ServedModel& model) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model.tokenizer->vocab_size()) {
+      return FieldError(param, "invalid_value",
+                        absl::StrFormat("token id out of range: %d at %d, the vocabulary has %d",
+                                        tokens[i], i, model.tokenizer->vocab_size()));
+    }
+  }
+  return absl::OkStatus();
+}
 
 SamplingParams PreparedRequest::SamplingOf(int choice) const {
   SamplingParams result = sampling;

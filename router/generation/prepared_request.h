@@ -74,4 +74,8 @@ absl::StatusOr<std::vector<std::int32_t>> EncodeChat(const text::ChatTemplateInp
                                                      bool add_special_tokens,
                                                      const ServedModel& model, const Clock& clock);
 
+// kInvalidArgument, blaming `param`, for an id outside the model's vocabulary.
+absl::Status CheckTokens(const std::vector<std::int32_t>& tokens, std::string_view param,
+                         const ServedModel& model);
+
 }  // namespace baton::router

@@ -188,6 +188,9 @@ void HttpFront::DoDetokenize(Call& call) {
   if (!model.Serves(request->model)) {
     return SendError(*call.response, ModelNotFound(request->model), call.request_id);
   }
+  if (const absl::Status status = CheckTokens(request->tokens, "tokens", model); !status.ok()) {
+    return SendError(*call.response, status, call.request_id);
+  }
   std::string out = "{\"prompt\":";
   AppendJsonString(model.tokenizer->Decode(request->tokens, /*skip_special_tokens=*/false), out);
   out += '}';

@@ -154,6 +154,7 @@ TEST_F(DoorsTest, TokenizesAndBack) {
 
   EXPECT_EQ(tokens["count"], tokens["tokens"].size());
   EXPECT_EQ(text["prompt"], "A mountain is high.");
+  EXPECT_EQ(Post("/detokenize", {{"tokens", {99999999}}}, 400)["error"]["param"], "tokens");
 }
 
 TEST_F(DoorsTest, RefusesWithOpenAisErrorObject) {

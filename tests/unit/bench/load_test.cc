@@ -142,6 +142,41 @@ TEST(LoadTest, CountsTokensFromUsageAndErrorsByKind) {
   EXPECT_DOUBLE_EQ(report.good_share, 0.8);
 }
 
+// Whatever a server under test sends, the bench reports it and goes on.
+TEST(LoadTest, SurvivesAnswersThatAreNotWhatTheyShouldBe) {
+  const std::string bodies[] = {
+      "data:\n\n",
+      "data: \n\n",
+      "data: {\n\n",
+      "data: []\n\n",
+      "data: {\"choices\":[3]}\n\n",
+      "data: {\"choices\":{}}\n\n",
+      "data: {\"usage\":{\"prompt_tokens\":null}}\n\n",
+      "data: {\"usage\":{\"completion_tokens\":\"x\"},\"choices\":[{\"text\":5}]}\n\n",
+      "data: {\"error\":1}\n\n",
+      "\n\n\n",
+      "event: x\n\ndata"};
+  std::atomic<size_t> next{0};
+  http::ServerOptions options;
+  options.host = "127.0.0.1";
+  auto server = http::Server::Start(
+      options, [&](http::Request request, std::shared_ptr<http::Response> response) {
+        if (request.path == "/v1/models") {
+          return response->Send(200, {}, R"({"data":[{"id":7}]})");
+        }
+        response->Send(200, {}, bodies[next++ % std::size(bodies)]);
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  BenchConfig config;
+  config.url = absl::StrCat("http://127.0.0.1:", (*server)->port());
+  OpenAiClient client(config);
+
+  EXPECT_FALSE(client.FirstModel().ok());
+  for (size_t i = 0; i < std::size(bodies); ++i) {
+    EXPECT_FALSE(client.Run({.text = "x", .max_tokens = 1}, "m").ok()) << bodies[i];
+  }
+}
+
 TEST(LoadTest, ReportsAServerThatIsNotThere) {
   BenchConfig config;
   config.url = "http://127.0.0.1:1";

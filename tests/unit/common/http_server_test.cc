@@ -91,6 +91,36 @@ TEST(HttpServerTest, TellsTheHandlerWhenTheClientGoesAway) {
   held->Send(200, {}, "too late");  // does nothing
 }
 
+TEST(HttpServerTest, NoticesThatAClientGoesAwayAfterSendingMoreThanItsRequest) {
+  absl::Notification gone, arrived;
+  const auto server = StartServer([&](Request, std::shared_ptr<Response> response) {
+    response->OnGone([&] { gone.Notify(); });
+    arrived.Notify();
+  });
+  HttpClient client(server->port());
+  ASSERT_TRUE(client.SendRaw("GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\nGET /next HTTP/1.1\r\n"));
+  ASSERT_TRUE(arrived.WaitForNotificationWithTimeout(kLong));
+
+  client.Close();
+
+  EXPECT_TRUE(gone.WaitForNotificationWithTimeout(absl::Seconds(5)));
+}
+
+TEST(HttpServerTest, ARefusalReachesAClientThatIsStillSending) {
+  ServerOptions options;
+  options.max_body_bytes = 1000;
+  const auto server = StartServer(Echo, options);
+  HttpClient client(server->port());
+  const std::string body(16 << 20, 'x');  // more than the socket buffers take
+
+  ASSERT_TRUE(client.Send("POST", "/", body)) << "reset while sending";
+
+  const auto result = client.ReadResult();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->status, 413);
+  EXPECT_TRUE(client.WaitForClose());
+}
+
 TEST(HttpServerTest, CountsWhatASlowReaderHasNotTaken) {
   absl::Notification arrived;
   std::shared_ptr<Response> held;

@@ -299,7 +299,7 @@ TEST_P(TransferFacadeTest, FailsAtOnceWhenNobodyListens) {
 
 TEST_P(TransferFacadeTest, AReservationThatNobodyBeginsExpires) {
   TransferReceiver::Options options = ReceiverOptions();
-  options.lease = absl::Milliseconds(100);
+  options.max_age = absl::Milliseconds(100);
   StartReceiver(options);
 
   const TransferTicket ticket = receiver_->Reserve(Iota(0, 2), 32);
