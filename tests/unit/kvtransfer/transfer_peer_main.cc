@@ -87,6 +87,7 @@ int Receive(std::uint64_t incarnation, const std::string& address, absl::Duratio
   options.memory = pool.memory();
   options.listen_address = address;
   options.lease = lease;
+  options.max_age = 3 * lease;  // a begin that was lost with its link ends only by this
   TransferReceiver::Callbacks callbacks{
       .on_complete =
           [&](std::uint64_t id, const HandoffRecord&, const ReceiveReport& report) {
