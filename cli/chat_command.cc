@@ -87,21 +87,21 @@ void PrintTimes(const Measured& measured) {
   std::printf("\n");
 }
 
-// The sequence's entry in its timeline, once the prefill worker's account of the handoff is there:
-// it comes a moment after the last token. Null when it does not come.
+// The sequence's entry in its timeline, once it is there with the prefill worker's account of the
+// handoff: that may come a moment after the last token. Null when it does not come.
 json ReadTimeline(httplib::Client& http, const httplib::Headers& headers,
                   const std::string& request_id) {
   const absl::Time deadline = absl::Now() + absl::Seconds(2);
   for (;;) {
     const auto answer = http.Get("/debug/requests/" + request_id, headers);
-    if (!answer || answer->status != 200) return json();
+    if (!answer) return json();
     const json timeline = json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
-    if (!timeline.is_object() || !timeline.contains("sequences") || timeline["sequences"].empty()) {
-      return json();
-    }
-    const json& sequence = timeline["sequences"][0];
-    if (sequence.contains("transfer") && sequence["transfer"].value("total_seconds", 0.0) > 0) {
-      return sequence;
+    if (answer->status == 200 && timeline.is_object() && timeline.contains("sequences") &&
+        !timeline["sequences"].empty()) {
+      const json& sequence = timeline["sequences"][0];
+      if (sequence.contains("transfer") && sequence["transfer"].value("total_seconds", 0.0) > 0) {
+        return sequence;
+      }
     }
     if (absl::Now() > deadline) return json();
     absl::SleepFor(absl::Milliseconds(20));
