@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/grpc_threads.h"
 #include "kvtransfer/grpc_method.h"
 #include "kvtransfer/grpc_stream.h"
 
@@ -252,6 +253,7 @@ class GrpcClientStream final : public FrameStream,
 
 class Dialer final : public GrpcDialer {
  public:
+  Dialer() { KeepGrpcThreads(); }
   std::shared_ptr<FrameStream> Dial(const std::string& address, std::size_t max_frame_bytes,
                                     FrameStream::Events events) override {
     auto stream =
