@@ -30,6 +30,13 @@ if ! model=$(scripts/get_default_model.sh); then
   fi
 fi
 if [ -n "${model:-}" ]; then export BATON_SMOLLM2=$model; fi
+if ! tokenizers=$(scripts/get_tokenizers.sh); then
+  if [ -z "${BATON_NO_DOWNLOAD:-}" ]; then
+    echo "The tests need real tokenizers. Set BATON_NO_DOWNLOAD=1 to leave out those that do." >&2
+    exit 1
+  fi
+fi
+if [ -n "${tokenizers:-}" ]; then export BATON_TOKENIZERS=$tokenizers; fi
 
 # GCC 12's thread sanitizer can't place its shadow under a strongly randomised address space.
 run=()
