@@ -33,14 +33,23 @@ class Checkpoint {
   virtual const ModelMetadata& metadata() const = 0;
   virtual const TextAssets& text_assets() const = 0;
 
-  // Tensors under canonical names, the same for every format and family:
-  //   token_embedding.weight [vocab, hidden]      output_norm.weight [hidden]
-  //   output.weight [vocab, hidden]                absent when metadata().tied_embeddings
-  //   layers.N.attention_norm.weight [hidden]     layers.N.mlp_norm.weight [hidden]
-  //   layers.N.q.weight [heads*head_dim, hidden]  layers.N.k.weight, layers.N.v.weight
-  //   [kv_heads*head_dim, hidden] layers.N.o.weight [hidden, heads*head_dim]
-  //   layers.N.{q,k,v,o}.bias  when attention_bias layers.N.gate.weight, layers.N.up.weight
-  //   [intermediate, hidden] layers.N.down.weight [hidden, intermediate]
+  // Tensors under canonical names, the same for every format and family. Fused and stacked tensors
+  // of a file appear as their parts.
+  //   token_embedding.weight [vocab, hidden]
+  //   output_norm.weight [hidden]
+  //   output.weight [vocab, hidden]                  absent when metadata().tied_embeddings
+  //   layers.N.{attention,mlp}_norm.weight [hidden]
+  //   layers.N.{attention,mlp}_post_norm.weight [hidden]       when post_norms
+  //   layers.N.{q,k}_norm.weight [head_dim]                    when qk_norm
+  //   layers.N.q.weight [heads * head_dim, hidden]
+  //   layers.N.{k,v}.weight [kv_heads * head_dim, hidden]
+  //   layers.N.o.weight [hidden, heads * head_dim]
+  //   layers.N.{gate,up}.weight [intermediate, hidden]         without experts
+  //   layers.N.down.weight [hidden, intermediate]
+  //   layers.N.router.weight [experts, hidden]                 with experts
+  //   layers.N.experts.E.{gate,up}.weight [expert_intermediate, hidden]
+  //   layers.N.experts.E.down.weight [hidden, expert_intermediate]
+  // and NAME.bias of those linear maps that have one.
   // Returns nullptr for a name the model lacks.
   virtual const Tensor* Find(std::string_view canonical_name) const = 0;
   // Every tensor, in canonical-name order.

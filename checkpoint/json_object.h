@@ -17,8 +17,8 @@ namespace baton::checkpoint {
 // value of another type. Cheap to copy: objects share their text's tree. Thread-safe.
 class JsonObject {
  public:
-  // kInvalidArgument with line and column when `text` is not a JSON object, or is nested deeper than
-  // 64 levels.
+  // kInvalidArgument with line and column when `text` is not a JSON object, or is nested deeper
+  // than 64 levels.
   static absl::StatusOr<JsonObject> Parse(std::string_view text);
 
   absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;

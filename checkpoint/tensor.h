@@ -36,6 +36,9 @@ struct Tensor {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;  // outermost first: {rows, columns} or {columns}
   std::span<const std::byte> data;  // exactly rows() * row_bytes()
+  // Column c of the data multiplies element column_order[c] of an input: GPTQ's act-order sorted by
+  // group. A permutation of [0, columns()), or empty: the identity.
+  std::span<const std::int32_t> column_order;
 
   std::int64_t rows() const;  // 1 for vectors
   std::int64_t columns() const;

@@ -53,9 +53,8 @@ absl::Status CheckSequence(const ModelPlan& plan, const KvPool& kv, const Sequen
 
 // A RaggedBatch and the memory behind it.
 struct Batch {
-  std::vector<std::int32_t> tokens, positions;
+  std::vector<std::int32_t> tokens, positions, text_lengths;
   std::vector<BatchSequence> sequences;
-  RaggedBatch View() const { return {tokens, positions, sequences}; }
 };
 
 Batch MakeBatch(std::span<const SequenceStep> steps) {
@@ -67,7 +66,9 @@ Batch MakeBatch(std::span<const SequenceStep> steps) {
                                .block_table = step.block_table});
     batch.tokens.insert(batch.tokens.end(), step.tokens.begin(), step.tokens.end());
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
-      batch.positions.push_back(step.start_position + static_cast<int>(i));
+      const int position = step.start_position + static_cast<int>(i);
+      batch.positions.push_back(position);
+      batch.text_lengths.push_back(std::max(step.prompt_length, position + 1));
     }
   }
   return batch;
@@ -146,10 +147,15 @@ KvLayout ModelRunner::MakeKvLayout(int block_size, KvDType dtype) const {
 absl::Status ModelRunner::Step(std::span<const SequenceStep> sequences, KvPool& kv,
                                const LayerHook& on_layer, const LogitsHook& on_logits) {
   BATON_RETURN_IF_ERROR(CheckStep(sequences, kv));
-  const Batch batch = MakeBatch(sequences);
-  BATON_RETURN_IF_ERROR(RunLayers(batch.View(), kv, on_layer));
+  const Batch rows = MakeBatch(sequences);
+  const RaggedBatch batch{
+      .tokens = rows.tokens,
+      .positions = rows.positions,
+      .sequences = rows.sequences,
+      .angles = angles_.Compute(plan_.ropes, rows.positions, rows.text_lengths)};
+  BATON_RETURN_IF_ERROR(RunLayers(batch, kv, on_layer));
   if (!on_logits) return absl::OkStatus();
-  return RunLogits(sequences, batch.View().num_rows(), on_logits);
+  return RunLogits(sequences, batch.num_rows(), on_logits);
 }
 
 absl::Status ModelRunner::CheckStep(std::span<const SequenceStep> sequences,
@@ -175,7 +181,7 @@ absl::Status ModelRunner::CheckStep(std::span<const SequenceStep> sequences,
 absl::Status ModelRunner::RunLayers(const RaggedBatch& batch, KvPool& kv,
                                     const LayerHook& on_layer) {
   const Matrix x = x_->matrix().Rows(batch.num_rows());
-  BATON_RETURN_IF_ERROR(ops_->Embed(*edges_, batch, x));
+  BATON_RETURN_IF_ERROR(ops_->Embed(plan_, *edges_, batch, x));
   for (int layer = 0; layer < static_cast<int>(layers_.size()); ++layer) {
     const int columns = plan_.layers[layer].num_heads * plan_.layers[layer].head_dim;
     const Matrix q{q_->matrix().data, batch.num_rows(), columns};

@@ -22,6 +22,11 @@ struct SequenceStep {
   int start_position = 0;
   std::span<const BlockId> block_table;
   LogitRows logits = LogitRows::kNone;
+  // Tokens of the request's prompt. Where rope depends on the length of the text (dynamic,
+  // longrope), the row at position p is rotated as in a text of max(prompt_length, p + 1) tokens:
+  // what a cache filled by one pass over the prompt and a step per token holds, however the prompt
+  // is cut here.
+  int prompt_length = 0;
 };
 
 // Called on the stepping thread once layer `layer` has written K and V of every row of the step.
@@ -65,6 +70,7 @@ class ModelRunner {
   std::unique_ptr<EdgeWeights> edges_;
   std::vector<std::unique_ptr<LayerWeights>> layers_;
   std::unique_ptr<MatrixBuffer> x_, q_, attention_;
+  RopeAngleBuffer angles_;
   std::vector<float> logits_;  // a few rows at a time
 };
 

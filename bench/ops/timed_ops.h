@@ -31,10 +31,10 @@ class TimedOps final : public engine::Ops {
       const checkpoint::Checkpoint& checkpoint, const engine::ModelPlan& plan) override {
     return ops_->LoadEdges(checkpoint, plan);
   }
-  absl::Status Embed(const engine::EdgeWeights& edges, const engine::RaggedBatch& batch,
-                     engine::Matrix x) override {
+  absl::Status Embed(const engine::ModelPlan& plan, const engine::EdgeWeights& edges,
+                     const engine::RaggedBatch& batch, engine::Matrix x) override {
     const Timer timer(times_[kEmbed]);
-    return ops_->Embed(edges, batch, x);
+    return ops_->Embed(plan, edges, batch, x);
   }
   absl::Status QkvRopeAppend(const engine::ModelPlan& plan, int layer,
                              const engine::LayerWeights& weights, const engine::RaggedBatch& batch,

@@ -48,6 +48,7 @@ struct RaggedBatch {
   std::span<const std::int32_t> tokens;     // [num_rows]
   std::span<const std::int32_t> positions;  // [num_rows]
   std::span<const BatchSequence> sequences;
+  std::span<const RopeAngles> angles;  // [ropes of the plan]
   int num_rows() const { return static_cast<int>(tokens.size()); }
 };
 
@@ -77,30 +78,35 @@ class Ops {
   virtual absl::StatusOr<std::unique_ptr<EdgeWeights>> LoadEdges(
       const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan) = 0;
 
-  // x[t, :] = embedding[tokens[t], :].   x: [num_rows, hidden]
-  virtual absl::Status Embed(const EdgeWeights& edges, const RaggedBatch& batch, Matrix x) = 0;
+  // x[t, :] = embedding_scale * embedding[tokens[t], :].   x: [num_rows, hidden]
+  virtual absl::Status Embed(const ModelPlan& plan, const EdgeWeights& edges,
+                             const RaggedBatch& batch, Matrix x) = 0;
 
-  // n = RmsNorm(x); q, k, v = n * Wqkv (+ bias); q and k rotated by position; k and v written to
-  // the batch's slots in layer `layer` of `kv`; q written out.
+  // n = RmsNorm(x); q, k, v = n * Wqkv (+ bias); where qk_norm: each head of q and k normalized; q
+  // and k rotated by the batch's angles; k and v written to the batch's slots in layer `layer` of
+  // `kv`; q written out.
   //   x: [num_rows, hidden], unchanged; q: [num_rows, num_heads * head_dim]
   virtual absl::Status QkvRopeAppend(const ModelPlan& plan, int layer, const LayerWeights& weights,
                                      const RaggedBatch& batch, Matrix x, KvPool& kv, Matrix q) = 0;
 
-  // Causal attention of each row over its own sequence's positions [0, position], read from `kv`;
-  // query head h uses KV head h / (num_heads / num_kv_heads).
+  // Causal attention of each row over its own sequence's positions [FirstVisible(position),
+  // position], read from `kv`; query head h uses KV head h / (num_heads / num_kv_heads). What lies
+  // in slots that a row does not see, NaN and infinity included, has no effect on it.
   //   q, out: [num_rows, num_heads * head_dim]; must not alias
   virtual absl::Status PagedAttention(const ModelPlan& plan, int layer, const RaggedBatch& batch,
                                       Matrix q, const KvPool& kv, Matrix out) = 0;
 
-  // x += attention * Wo (+ bias).   attention: [num_rows, num_heads * head_dim]
+  // x += PostNorm(attention * Wo (+ bias)).   attention: [num_rows, num_heads * head_dim]
   virtual absl::Status AttentionOutput(const ModelPlan& plan, int layer,
                                        const LayerWeights& weights, Matrix attention, Matrix x) = 0;
 
-  // n = RmsNorm(x); x += Wdown * (silu(Wgate * n) * (Wup * n)).
+  // n = RmsNorm(x); x += PostNorm(Wdown * (act(Wgate * n) * (Wup * n))), each with its bias where
+  // it has one, or the mixture of experts that LayerPlan defines. Rows of one expert are computed
+  // together; the experts of a row are summed in the order of their index.
   virtual absl::Status Mlp(const ModelPlan& plan, int layer, const LayerWeights& weights,
                            Matrix x) = 0;
 
-  // logits[i, :] = head * RmsNorm(x[rows[i], :]).
+  // logits[i, :] = head * RmsNorm(x[rows[i], :]), then soft-capped where the plan says so.
   //   x: [num_rows, hidden]; logits: host memory, [rows.size(), vocab]
   virtual absl::Status Logits(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
                               std::span<const std::int32_t> rows, float* logits) = 0;

@@ -36,28 +36,53 @@ class RandomCheckpoint final : public checkpoint::Checkpoint {
  private:
   void AddAll() {
     const int hidden = metadata_.hidden_size;
-    const int q_columns = metadata_.num_heads * metadata_.head_dim;
-    const int kv_columns = metadata_.num_kv_heads * metadata_.head_dim;
     AddMatrix("token_embedding.weight", metadata_.vocab_size, hidden);
-    AddVector("output_norm.weight", hidden, /*center=*/1.0f);
+    AddVector("output_norm.weight", hidden, /*center=*/1.0f - metadata_.norm_offset);
     if (!metadata_.tied_embeddings) AddMatrix("output.weight", metadata_.vocab_size, hidden);
     for (int layer = 0; layer < metadata_.num_layers; ++layer) {
-      const std::string prefix = absl::StrCat("layers.", layer, ".");
-      AddVector(prefix + "attention_norm.weight", hidden, 1.0f);
-      AddVector(prefix + "mlp_norm.weight", hidden, 1.0f);
-      AddMatrix(prefix + "q.weight", q_columns, hidden);
-      AddMatrix(prefix + "k.weight", kv_columns, hidden);
-      AddMatrix(prefix + "v.weight", kv_columns, hidden);
-      AddMatrix(prefix + "o.weight", hidden, q_columns);
-      AddMatrix(prefix + "gate.weight", metadata_.intermediate_size, hidden);
-      AddMatrix(prefix + "up.weight", metadata_.intermediate_size, hidden);
-      AddMatrix(prefix + "down.weight", hidden, metadata_.intermediate_size);
-      if (!metadata_.attention_bias) continue;
-      AddVector(prefix + "q.bias", q_columns, 0.0f);
-      AddVector(prefix + "k.bias", kv_columns, 0.0f);
-      AddVector(prefix + "v.bias", kv_columns, 0.0f);
-      AddVector(prefix + "o.bias", hidden, 0.0f);
+      AddLayer(absl::StrCat("layers.", layer, "."));
     }
+  }
+
+  void AddLayer(const std::string& prefix) {
+    const int hidden = metadata_.hidden_size;
+    const int q_columns = metadata_.num_heads * metadata_.head_dim;
+    const int kv_columns = metadata_.num_kv_heads * metadata_.head_dim;
+    const float norm = 1.0f - metadata_.norm_offset;
+    AddVector(prefix + "attention_norm.weight", hidden, norm);
+    AddVector(prefix + "mlp_norm.weight", hidden, norm);
+    if (metadata_.post_norms) {
+      AddVector(prefix + "attention_post_norm.weight", hidden, norm);
+      AddVector(prefix + "mlp_post_norm.weight", hidden, norm);
+    }
+    if (metadata_.qk_norm) {
+      AddVector(prefix + "q_norm.weight", metadata_.head_dim, norm);
+      AddVector(prefix + "k_norm.weight", metadata_.head_dim, norm);
+    }
+    AddLinear(prefix + "q", q_columns, hidden, metadata_.attention_bias);
+    AddLinear(prefix + "k", kv_columns, hidden, metadata_.attention_bias);
+    AddLinear(prefix + "v", kv_columns, hidden, metadata_.attention_bias);
+    AddLinear(prefix + "o", hidden, q_columns, metadata_.output_bias);
+    if (metadata_.num_experts == 0) {
+      AddMlp(prefix, metadata_.intermediate_size);
+      return;
+    }
+    AddMatrix(prefix + "router.weight", metadata_.num_experts, hidden);
+    for (int expert = 0; expert < metadata_.num_experts; ++expert) {
+      AddMlp(absl::StrCat(prefix, "experts.", expert, "."), metadata_.expert_intermediate_size);
+    }
+  }
+
+  void AddMlp(const std::string& prefix, int intermediate_size) {
+    const int hidden = metadata_.hidden_size;
+    AddLinear(prefix + "gate", intermediate_size, hidden, metadata_.mlp_bias);
+    AddLinear(prefix + "up", intermediate_size, hidden, metadata_.mlp_bias);
+    AddLinear(prefix + "down", hidden, intermediate_size, metadata_.mlp_bias);
+  }
+
+  void AddLinear(const std::string& name, int rows, int columns, bool bias) {
+    AddMatrix(name + ".weight", rows, columns);
+    if (bias) AddVector(name + ".bias", rows, 0.0f);
   }
 
   void AddVector(const std::string& name, int count, float center) {

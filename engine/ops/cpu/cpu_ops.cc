@@ -39,7 +39,7 @@ class FloatMatrix : public MatrixBuffer {
 struct CpuLayer : LayerWeights {
   std::vector<float> attention_norm, mlp_norm;
   PackedMatrix q, k, v, o, gate, up, down;
-  std::vector<float> q_bias, k_bias, v_bias, o_bias;  // empty without attention bias
+  std::vector<float> q_bias, k_bias, v_bias, o_bias;  // empty: none
 };
 
 struct CpuEdges : EdgeWeights {
@@ -70,14 +70,12 @@ void AddBias(const std::vector<float>& bias, int column, int num_columns, float*
   for (int i = 0; i < num_columns; ++i) out[i] += bias[column + i];
 }
 
-// Rotates one head in place by its row of the tables.
-void Rotate(const RopeTable& table, int position, float* head) {
-  const int pairs = table.dim / 2;
-  const float* cos = table.cos.data() + static_cast<std::size_t>(position) * pairs;
-  const float* sin = table.sin.data() + static_cast<std::size_t>(position) * pairs;
-  const int step = table.interleaved ? 2 : 1;
+// Rotates one head in place by its row's angles.
+void Rotate(const Rope& rope, const float* cos, const float* sin, float* head) {
+  const int pairs = rope.dim / 2;
+  const int step = rope.interleaved ? 2 : 1;
   float* first = head;
-  float* second = table.interleaved ? head + 1 : head + pairs;
+  float* second = rope.interleaved ? head + 1 : head + pairs;
   for (int i = 0; i < pairs; ++i, first += step, second += step) {
     const float a = *first;
     const float b = *second;
@@ -105,7 +103,8 @@ class CpuOps : public Ops {
                                                           int layer) override;
   absl::StatusOr<std::unique_ptr<EdgeWeights>> LoadEdges(const Checkpoint& checkpoint,
                                                          const ModelPlan& plan) override;
-  absl::Status Embed(const EdgeWeights& edges, const RaggedBatch& batch, Matrix x) override;
+  absl::Status Embed(const ModelPlan& plan, const EdgeWeights& edges, const RaggedBatch& batch,
+                     Matrix x) override;
   absl::Status QkvRopeAppend(const ModelPlan& plan, int layer, const LayerWeights& weights,
                              const RaggedBatch& batch, Matrix x, KvPool& kv, Matrix q) override;
   absl::Status PagedAttention(const ModelPlan& plan, int layer, const RaggedBatch& batch, Matrix q,
@@ -134,8 +133,9 @@ class CpuOps : public Ops {
   // Rows of floats as they are, also quantized where `matrix` wants it.
   Activations Prepare(const float* x, int num_rows, int columns, const PackedMatrix& matrix);
   Activations GateUp(const CpuLayer& layer, const Activations& x);
-  void AppendKv(const KvLayout& layout, const LayerPlan& plan, const RopeTable& rope, int layer,
-                const BatchSequence& sequence, int row, KvPool& kv, float* q);
+  void AppendKv(const KvLayout& layout, const LayerPlan& plan, const Rope& rope,
+                const RopeAngles& angles, int layer, const BatchSequence& sequence, int row,
+                KvPool& kv, float* q);
   static absl::Status CheckShape(const char* what, Matrix matrix, int rows, int columns);
 
   const bool fast_;
@@ -203,14 +203,13 @@ absl::StatusOr<std::unique_ptr<LayerWeights>> CpuOps::LoadLayer(const Checkpoint
   BATON_RETURN_IF_ERROR(matrix("gate.weight", shape.intermediate_size, hidden, loaded->gate));
   BATON_RETURN_IF_ERROR(matrix("up.weight", shape.intermediate_size, hidden, loaded->up));
   BATON_RETURN_IF_ERROR(matrix("down.weight", hidden, shape.intermediate_size, loaded->down));
-  if (shape.attention_bias) {
-    BATON_RETURN_IF_ERROR(vector("q.bias", loaded->q_bias));
-    BATON_RETURN_IF_ERROR(vector("k.bias", loaded->k_bias));
-    BATON_RETURN_IF_ERROR(vector("v.bias", loaded->v_bias));
-    if (checkpoint.Find(prefix + "o.bias") != nullptr) {
-      BATON_RETURN_IF_ERROR(vector("o.bias", loaded->o_bias));
-    }
-  }
+  const auto bias = [&](const char* name, std::vector<float>& to) -> absl::Status {
+    return checkpoint.Find(prefix + name) == nullptr ? absl::OkStatus() : vector(name, to);
+  };
+  BATON_RETURN_IF_ERROR(bias("q.bias", loaded->q_bias));
+  BATON_RETURN_IF_ERROR(bias("k.bias", loaded->k_bias));
+  BATON_RETURN_IF_ERROR(bias("v.bias", loaded->v_bias));
+  BATON_RETURN_IF_ERROR(bias("o.bias", loaded->o_bias));
   return loaded;
 }
 
@@ -225,7 +224,8 @@ absl::StatusOr<std::unique_ptr<EdgeWeights>> CpuOps::LoadEdges(const Checkpoint&
   return edges;
 }
 
-absl::Status CpuOps::Embed(const EdgeWeights& edges, const RaggedBatch& batch, Matrix x) {
+absl::Status CpuOps::Embed(const ModelPlan& /*plan*/, const EdgeWeights& edges,
+                           const RaggedBatch& batch, Matrix x) {
   const Tensor& embedding = *static_cast<const CpuEdges&>(edges).embedding;
   BATON_RETURN_IF_ERROR(CheckShape("x", x, batch.num_rows(), embedding.columns()));
   for (const std::int32_t token : batch.tokens) {
@@ -298,10 +298,11 @@ absl::Status CpuOps::QkvRopeAppend(const ModelPlan& plan, int layer, const Layer
              AddBias(*biases[part], column, num_columns, to);
            }
          });
-  const RopeTable& rope = plan.rope_tables[shape.rope_table];
+  const Rope& rope = plan.ropes[shape.rope];
+  const RopeAngles& angles = batch.angles[shape.rope];
   for (const BatchSequence& sequence : batch.sequences) {
     ForRows(sequence.num_rows, [&](int row, int) {
-      AppendKv(kv.layout(), shape, rope, layer, sequence, row, kv,
+      AppendKv(kv.layout(), shape, rope, angles, layer, sequence, row, kv,
                q.f32() + static_cast<std::size_t>(sequence.first_row + row) * q.columns);
     });
   }
@@ -309,11 +310,16 @@ absl::Status CpuOps::QkvRopeAppend(const ModelPlan& plan, int layer, const Layer
 }
 
 // Rotates q and k of one row and writes k and v to the row's slot.
-void CpuOps::AppendKv(const KvLayout& layout, const LayerPlan& plan, const RopeTable& rope,
-                      int layer, const BatchSequence& sequence, int row, KvPool& kv, float* q) {
+void CpuOps::AppendKv(const KvLayout& layout, const LayerPlan& plan, const Rope& rope,
+                      const RopeAngles& angles, int layer, const BatchSequence& sequence, int row,
+                      KvPool& kv, float* q) {
   const int position = sequence.start_position + row;
   const int head_dim = plan.head_dim;
-  for (int h = 0; h < plan.num_heads; ++h) Rotate(rope, position, q + h * head_dim);
+  const std::size_t first_angle =
+      static_cast<std::size_t>(sequence.first_row + row) * (rope.dim / 2);
+  const float* cos = angles.cos + first_angle;
+  const float* sin = angles.sin + first_angle;
+  for (int h = 0; h < plan.num_heads; ++h) Rotate(rope, cos, sin, q + h * head_dim);
   const int kv_columns = plan.num_kv_heads * head_dim;
   float* k =
       key_values_.data() + static_cast<std::size_t>(sequence.first_row + row) * 2 * kv_columns;
@@ -321,7 +327,7 @@ void CpuOps::AppendKv(const KvLayout& layout, const LayerPlan& plan, const RopeT
   for (int h = 0; h < plan.num_kv_heads; ++h) {
     float* key = k + h * head_dim;
     const float* value = key + kv_columns;
-    Rotate(rope, position, key);
+    Rotate(rope, cos, sin, key);
     std::byte* to =
         block + (static_cast<std::size_t>(h) * layout.block_size + position % layout.block_size) *
                     head_dim * layout.element_bytes();

@@ -54,7 +54,8 @@ class ReferenceOps final : public Ops {
     return std::make_unique<ReferenceEdges>(std::move(edges));
   }
 
-  absl::Status Embed(const EdgeWeights& edges, const RaggedBatch& batch, Matrix x) override {
+  absl::Status Embed(const ModelPlan& /*plan*/, const EdgeWeights& edges, const RaggedBatch& batch,
+                     Matrix x) override {
     reference::Embedding(*static_cast<const ReferenceEdges&>(edges).embedding, batch.tokens,
                          x.f32());
     return absl::OkStatus();
@@ -102,7 +103,8 @@ absl::Status ReferenceOps::QkvRopeAppend(const ModelPlan& plan, int layer,
                                          const LayerWeights& weights, const RaggedBatch& batch,
                                          Matrix x, KvPool& kv, Matrix q) {
   const LayerPlan& shape = plan.layers[layer];
-  const RopeTable& rope = plan.rope_tables[shape.rope_table];
+  const Rope& rope = plan.ropes[shape.rope];
+  const RopeAngles& angles = batch.angles[shape.rope];
   const auto& own = static_cast<const ReferenceLayer&>(weights);
   const int num_rows = batch.num_rows();
   const std::size_t q_columns = static_cast<std::size_t>(shape.num_heads) * shape.head_dim;
@@ -119,8 +121,10 @@ absl::Status ReferenceOps::QkvRopeAppend(const ModelPlan& plan, int layer,
       const int t = sequence.first_row + i;
       const int position = sequence.start_position + i;
       float* k = k_.data() + t * kv_columns;
-      reference::RopeRow(rope, position, shape.num_heads, shape.head_dim, q.f32() + t * q_columns);
-      reference::RopeRow(rope, position, shape.num_kv_heads, shape.head_dim, k);
+      const float* cos = angles.cos + static_cast<std::size_t>(t) * (rope.dim / 2);
+      const float* sin = angles.sin + static_cast<std::size_t>(t) * (rope.dim / 2);
+      reference::RopeRow(rope, cos, sin, shape.num_heads, shape.head_dim, q.f32() + t * q_columns);
+      reference::RopeRow(rope, cos, sin, shape.num_kv_heads, shape.head_dim, k);
       reference::WriteKv(kv, layer, sequence.block_table, position, KvHalf::kKey, k);
       reference::WriteKv(kv, layer, sequence.block_table, position, KvHalf::kValue,
                          v_.data() + t * kv_columns);

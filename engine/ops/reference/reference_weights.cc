@@ -37,17 +37,14 @@ absl::StatusOr<std::vector<float>> ReadVector(const Checkpoint& checkpoint, cons
   return values;
 }
 
-enum class Bias { kNone, kRequired, kIfPresent };
-
 // `name` is the canonical name without ".weight".
 absl::StatusOr<Linear> FindLinear(const Checkpoint& checkpoint, const std::string& name, int rows,
-                                  int columns, Bias bias) {
+                                  int columns) {
   Linear linear;
   BATON_ASSIGN_OR_RETURN(linear.weight,
                          FindMatrix(checkpoint, absl::StrCat(name, ".weight"), rows, columns));
   const std::string bias_name = absl::StrCat(name, ".bias");
-  if (bias == Bias::kRequired ||
-      (bias == Bias::kIfPresent && checkpoint.Find(bias_name) != nullptr)) {
+  if (checkpoint.Find(bias_name) != nullptr) {
     BATON_ASSIGN_OR_RETURN(linear.bias, ReadVector(checkpoint, bias_name, rows));
   }
   return linear;
@@ -62,13 +59,9 @@ absl::StatusOr<ReferenceLayer> LoadReferenceLayer(const Checkpoint& checkpoint,
   const int hidden = plan.hidden_size;
   const int q_columns = shape.num_heads * shape.head_dim;
   const int kv_columns = shape.num_kv_heads * shape.head_dim;
-  const auto find = [&](const char* name, int rows, int columns, Bias bias) {
-    return FindLinear(checkpoint, absl::StrCat(prefix, name), rows, columns, bias);
+  const auto find = [&](const char* name, int rows, int columns) {
+    return FindLinear(checkpoint, absl::StrCat(prefix, name), rows, columns);
   };
-
-  // Families differ in whether the output projection has a bias when the others do.
-  const Bias qkv_bias = shape.attention_bias ? Bias::kRequired : Bias::kNone;
-  const Bias o_bias = shape.attention_bias ? Bias::kIfPresent : Bias::kNone;
 
   ReferenceLayer weights;
   BATON_ASSIGN_OR_RETURN(
@@ -76,13 +69,13 @@ absl::StatusOr<ReferenceLayer> LoadReferenceLayer(const Checkpoint& checkpoint,
       ReadVector(checkpoint, absl::StrCat(prefix, "attention_norm.weight"), hidden));
   BATON_ASSIGN_OR_RETURN(weights.mlp_norm,
                          ReadVector(checkpoint, absl::StrCat(prefix, "mlp_norm.weight"), hidden));
-  BATON_ASSIGN_OR_RETURN(weights.q, find("q", q_columns, hidden, qkv_bias));
-  BATON_ASSIGN_OR_RETURN(weights.k, find("k", kv_columns, hidden, qkv_bias));
-  BATON_ASSIGN_OR_RETURN(weights.v, find("v", kv_columns, hidden, qkv_bias));
-  BATON_ASSIGN_OR_RETURN(weights.o, find("o", hidden, q_columns, o_bias));
-  BATON_ASSIGN_OR_RETURN(weights.gate, find("gate", shape.intermediate_size, hidden, Bias::kNone));
-  BATON_ASSIGN_OR_RETURN(weights.up, find("up", shape.intermediate_size, hidden, Bias::kNone));
-  BATON_ASSIGN_OR_RETURN(weights.down, find("down", hidden, shape.intermediate_size, Bias::kNone));
+  BATON_ASSIGN_OR_RETURN(weights.q, find("q", q_columns, hidden));
+  BATON_ASSIGN_OR_RETURN(weights.k, find("k", kv_columns, hidden));
+  BATON_ASSIGN_OR_RETURN(weights.v, find("v", kv_columns, hidden));
+  BATON_ASSIGN_OR_RETURN(weights.o, find("o", hidden, q_columns));
+  BATON_ASSIGN_OR_RETURN(weights.gate, find("gate", shape.intermediate_size, hidden));
+  BATON_ASSIGN_OR_RETURN(weights.up, find("up", shape.intermediate_size, hidden));
+  BATON_ASSIGN_OR_RETURN(weights.down, find("down", hidden, shape.intermediate_size));
   return weights;
 }
 

@@ -117,7 +117,10 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
     ASSERT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     sequence_ = {.num_rows = static_cast<int>(tokens_.size()), .block_table = blocks_};
-    batch_ = {.tokens = tokens_, .positions = positions_, .sequences = {&sequence_, 1}};
+    batch_ = {.tokens = tokens_,
+              .positions = positions_,
+              .sequences = {&sequence_, 1},
+              .angles = angles_.Compute(plan_.ropes, positions_, positions_)};
   }
 
   // K or V of the tokens in layer 0, as [tokens, num_kv_heads * head_dim].
@@ -144,6 +147,7 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
   std::vector<std::int32_t> tokens_, positions_;
   std::vector<BlockId> blocks_;
   BatchSequence sequence_;
+  RopeAngleBuffer angles_;
   RaggedBatch batch_;
 };
 
@@ -152,7 +156,7 @@ TEST_P(GoldenHiddenTest, EveryOperationOfTheFirstLayerAgrees) {
   const int rows = batch_.num_rows(), hidden = plan_.hidden_size;
   const int q_columns = layer.num_heads * layer.head_dim;
   const int kv_columns = layer.num_kv_heads * layer.head_dim;
-  const bool interleaved = plan_.rope_tables[0].interleaved;
+  const bool interleaved = plan_.ropes[0].interleaved;
   const auto edges = ops_->LoadEdges(*checkpoint_, plan_);
   const auto weights = ops_->LoadLayer(*checkpoint_, plan_, 0);
   ASSERT_TRUE(edges.ok()) << edges.status();
@@ -160,7 +164,7 @@ TEST_P(GoldenHiddenTest, EveryOperationOfTheFirstLayerAgrees) {
   const auto x = ops_->NewMatrix(rows, hidden), q = ops_->NewMatrix(rows, q_columns),
              heads = ops_->NewMatrix(rows, q_columns), added = ops_->NewMatrix(rows, hidden);
 
-  ASSERT_TRUE(ops_->Embed(**edges, batch_, x->matrix()).ok());
+  ASSERT_TRUE(ops_->Embed(plan_, **edges, batch_, x->matrix()).ok());
   ExpectNear(x->matrix().f32(), golden_->Get("embedding"), hidden, "embedding");
 
   ASSERT_TRUE(
@@ -193,7 +197,7 @@ TEST_P(GoldenHiddenTest, TheResidualStreamAgreesAfterEveryLayerAndSoDoTheLastLog
   const auto x = ops_->NewMatrix(rows, hidden), q = ops_->NewMatrix(rows, q_columns),
              heads = ops_->NewMatrix(rows, q_columns);
 
-  ASSERT_TRUE(ops_->Embed(**edges, batch_, x->matrix()).ok());
+  ASSERT_TRUE(ops_->Embed(plan_, **edges, batch_, x->matrix()).ok());
   for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {
     const auto weights = ops_->LoadLayer(*checkpoint_, plan_, i);
     ASSERT_TRUE(weights.ok()) << weights.status();

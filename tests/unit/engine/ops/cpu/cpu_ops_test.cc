@@ -81,7 +81,7 @@ class CpuOpsTest : public ::testing::TestWithParam<Case> {
     metadata.head_dim = 32;
     metadata.num_layers = 1;
     metadata.tied_embeddings = false;
-    metadata.attention_bias = GetParam().bias;
+    metadata.attention_bias = metadata.output_bias = GetParam().bias;
     metadata.rope.dim = 32;
     metadata.rope.interleaved = GetParam().interleaved;
     return metadata;
@@ -104,7 +104,11 @@ TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
   for (const BatchSequence& s : sequences) {
     for (int i = 0; i < s.num_rows; ++i) positions.push_back(s.start_position + i);
   }
-  const RaggedBatch batch{tokens, positions, sequences};
+  RopeAngleBuffer angles;
+  const RaggedBatch batch{.tokens = tokens,
+                          .positions = positions,
+                          .sequences = sequences,
+                          .angles = angles.Compute(plan.ropes, positions, positions)};
   Side reference(MakeReferenceOps(), *checkpoint, plan, layout, 17);
   Side cpu(MakeCpuOps({.compute = GetParam().compute, .num_threads = 3}), *checkpoint, plan, layout,
            17);
@@ -114,8 +118,8 @@ TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
   const double tolerance = fast ? 3e-4 : 5e-6;
   const Matrix x = reference.x->matrix();
 
-  ASSERT_TRUE(reference.ops->Embed(*reference.edges, batch, x).ok());
-  ASSERT_TRUE(cpu.ops->Embed(*cpu.edges, batch, cpu.x->matrix()).ok());
+  ASSERT_TRUE(reference.ops->Embed(plan, *reference.edges, batch, x).ok());
+  ASSERT_TRUE(cpu.ops->Embed(plan, *cpu.edges, batch, cpu.x->matrix()).ok());
   ExpectNear(x, cpu.x->matrix(), 1e-7);
 
   for (Side* side : {&reference, &cpu}) {

@@ -42,16 +42,16 @@ TEST(RmsNormTest, EpsKeepsAZeroRowFinite) {
   EXPECT_EQ(out, zeros);
 }
 
-TEST(RopeTest, RotatesNeighboursWhenInterleavedAndHalvesWhenNot) {
-  RopeTable table;
-  table.dim = 4;
-  table.cos = {1, 1, std::cos(0.5f), std::cos(0.25f)};  // positions 0 and 1
-  table.sin = {0, 0, std::sin(0.5f), std::sin(0.25f)};
+TEST(RopeRowTest, RotatesNeighboursWhenInterleavedAndHalvesWhenNot) {
+  Rope rope;
+  rope.dim = 4;
+  const std::vector<float> cos = {std::cos(0.5f), std::cos(0.25f)};
+  const std::vector<float> sin = {std::sin(0.5f), std::sin(0.25f)};
   std::vector<float> halves = {1, 2, 3, 4, 9}, neighbours = halves;  // the fifth is not rotated
 
-  RopeRow(table, /*position=*/1, /*num_heads=*/1, /*head_dim=*/5, halves.data());
-  table.interleaved = true;
-  RopeRow(table, 1, 1, 5, neighbours.data());
+  RopeRow(rope, cos.data(), sin.data(), /*num_heads=*/1, /*head_dim=*/5, halves.data());
+  rope.interleaved = true;
+  RopeRow(rope, cos.data(), sin.data(), 1, 5, neighbours.data());
 
   EXPECT_FLOAT_EQ(halves[0], 1 * std::cos(0.5f) - 3 * std::sin(0.5f));
   EXPECT_FLOAT_EQ(halves[2], 3 * std::cos(0.5f) + 1 * std::sin(0.5f));
