@@ -126,16 +126,30 @@ absl::StatusOr<GgufVocabulary> ReadVocabulary(const GgufMetadata& metadata,
   return vocabulary;
 }
 
+absl::Status CheckTokenId(std::string_view key, std::int64_t id, std::size_t num_tokens) {
+  if (id >= 0 && static_cast<std::size_t>(id) < num_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "metadata %s: token id out of range: %d, must be 0..%d", Quoted(key), id, num_tokens - 1));
+}
+
+// Not in the format's standard, but some converters write all ids that end an output so.
+absl::Status ReadEndIds(const GgufMetadata& metadata, TextAssets& assets) {
+  constexpr std::string_view kKey = "tokenizer.ggml.eog_token_ids";
+  BATON_ASSIGN_OR_RETURN(const auto ids, metadata.Integers(kKey));
+  if (!ids.has_value()) return absl::OkStatus();
+  for (const std::int64_t id : *ids) {
+    BATON_RETURN_IF_ERROR(CheckTokenId(kKey, id, assets.gguf->tokens.size()));
+    assets.eos_ids.push_back(static_cast<std::int32_t>(id));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadRoles(const GgufMetadata& metadata, TextAssets& assets) {
   const std::vector<std::string>& tokens = assets.gguf->tokens;
   for (const Role& role : kRoles) {
     BATON_ASSIGN_OR_RETURN(const auto id, metadata.Integer(role.key));
     if (!id.has_value() || *id == std::numeric_limits<std::uint32_t>::max()) continue;  // "none"
-    if (*id < 0 || static_cast<std::size_t>(*id) >= tokens.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("metadata %s: token id out of range: %d, must be 0..%d", Quoted(role.key),
-                          *id, tokens.size() - 1));
-    }
+    BATON_RETURN_IF_ERROR(CheckTokenId(role.key, *id, tokens.size()));
     const auto token = static_cast<std::int32_t>(*id);
     assets.special_tokens[std::string(role.name)] = tokens[static_cast<std::size_t>(token)];
     if (role.name == "bos_token") assets.bos_id = token;
@@ -158,6 +172,25 @@ void FindEndsByText(TextAssets& assets) {
   }
 }
 
+// tokenizer.chat_template, and tokenizer.chat_template.NAME for each of tokenizer.chat_templates.
+absl::Status ReadChatTemplates(const GgufMetadata& metadata, TextAssets& assets) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  BATON_ASSIGN_OR_RETURN(const auto plain, metadata.String(kKey));
+  if (plain.has_value()) assets.chat_template = std::string(*plain);
+  BATON_ASSIGN_OR_RETURN(const auto* names, metadata.Strings("tokenizer.chat_templates"));
+  if (names == nullptr) return absl::OkStatus();
+  for (const auto& name : *names) {
+    const std::string key = absl::StrCat(std::string(kKey), ".", std::string(name));
+    BATON_ASSIGN_OR_RETURN(const auto source, metadata.String(key));
+    if (!source.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "missing key: ", Quoted(key), ", which 'tokenizer.chat_templates' announces"));
+    }
+    assets.named_chat_templates[std::string(name)] = std::string(*source);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<TextAssets> ReadGgufTextAssets(const GgufMetadata& metadata) {
@@ -166,13 +199,13 @@ absl::StatusOr<TextAssets> ReadGgufTextAssets(const GgufMetadata& metadata) {
   if (model.has_value() && *model != "no_vocab") {
     BATON_ASSIGN_OR_RETURN(assets.gguf, ReadVocabulary(metadata, *model));
     BATON_RETURN_IF_ERROR(ReadRoles(metadata, assets));
+    BATON_RETURN_IF_ERROR(ReadEndIds(metadata, assets));
     if (assets.eos_ids.empty()) FindEndsByText(assets);
     std::sort(assets.eos_ids.begin(), assets.eos_ids.end());
     assets.eos_ids.erase(std::unique(assets.eos_ids.begin(), assets.eos_ids.end()),
                          assets.eos_ids.end());
   }
-  BATON_ASSIGN_OR_RETURN(const auto chat_template, metadata.String("tokenizer.chat_template"));
-  if (chat_template.has_value()) assets.chat_template = std::string(*chat_template);
+  BATON_RETURN_IF_ERROR(ReadChatTemplates(metadata, assets));
   for (const SamplingKey& key : kSamplingKeys) {
     BATON_ASSIGN_OR_RETURN(const auto number, metadata.Number(key.gguf));
     if (number.has_value()) assets.generation_defaults[std::string(key.name)] = *number;

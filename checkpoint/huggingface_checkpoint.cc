@@ -21,6 +21,7 @@ namespace {
 // about 20 times its text, so the limit of parsed files also bounds memory.
 constexpr std::size_t kMostTextBytes = 256 << 20;
 constexpr std::size_t kMostParsedBytes = 16 << 20;
+constexpr std::size_t kMostTemplates = 64;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
@@ -132,16 +133,45 @@ absl::StatusOr<StoredTensors> ReadWeights(const Directory& directory, Checkpoint
   return std::move(shard.tensors);
 }
 
+// chat_template.jinja, and additional_chat_templates/NAME.jinja, as transformers 5 writes them.
+absl::Status ReadTemplateFiles(const Directory& directory, TextAssets& assets) {
+  BATON_ASSIGN_OR_RETURN(assets.chat_template,
+                         directory.Text("chat_template.jinja", kMostParsedBytes));
+  const std::string folder = "additional_chat_templates";
+  if (!directory.Has(folder)) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory.PathOf(folder), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::filesystem::path name = entry->path().filename();
+    if (name.extension() != ".jinja") continue;
+    if (assets.named_chat_templates.size() == kMostTemplates) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "too many chat templates: more than ", kMostTemplates, " in ", directory.PathOf(folder)));
+    }
+    BATON_ASSIGN_OR_RETURN(auto source,
+                           directory.Text(folder + "/" + name.string(), kMostParsedBytes));
+    if (source.has_value()) assets.named_chat_templates[name.stem().string()] = *std::move(source);
+  }
+  if (!error) return absl::OkStatus();
+  return Annotate(absl::ErrnoToStatus(error.value(), "cannot list the folder"),
+                  directory.PathOf(folder));
+}
+
 // Later sources do not replace what earlier ones have given.
 absl::Status ReadTextAssets(const Directory& directory, const JsonObject& config, int vocab_size,
                             TextAssets& assets) {
   BATON_ASSIGN_OR_RETURN(assets.tokenizer_json, directory.Text("tokenizer.json"));
-  BATON_ASSIGN_OR_RETURN(assets.chat_template, directory.Text("chat_template.jinja"));
+  BATON_RETURN_IF_ERROR(ReadTemplateFiles(directory, assets));
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     BATON_ASSIGN_OR_RETURN(const auto object, directory.Json(name));
     if (!object.has_value()) continue;
     const absl::Status status = AddTokenizerConfig(*object, assets);
     if (!status.ok()) return Annotate(status, directory.PathOf(name));
+  }
+  BATON_ASSIGN_OR_RETURN(const auto processor, directory.Json("chat_template.json"));
+  if (processor.has_value()) {
+    const absl::Status status = AddChatTemplates(*processor, assets);
+    if (!status.ok()) return Annotate(status, directory.PathOf("chat_template.json"));
   }
   BATON_ASSIGN_OR_RETURN(const auto generation, directory.Json("generation_config.json"));
   if (generation.has_value()) {

@@ -110,16 +110,32 @@ absl::StatusOr<std::optional<std::string>> TokenText(const JsonObject& config,
   return object->String("content");
 }
 
-// A chat template is a string, or a list of named ones of which "default" counts.
-absl::StatusOr<std::optional<std::string>> ChatTemplate(const JsonObject& config) {
-  constexpr std::string_view kKey = "chat_template";
-  if (!config.IsArray(kKey)) return config.String(kKey);
-  BATON_ASSIGN_OR_RETURN(const auto list, config.Objects(kKey));
-  for (const JsonObject& entry : *list) {
-    BATON_ASSIGN_OR_RETURN(const auto name, entry.String("name"));
-    if (list->size() == 1 || name == "default") return entry.String("template");
+// Tokens that only some tokenizers have ("image_token"), by their role.
+absl::Status AddExtraTokens(const JsonObject& config, std::string_view key, TextAssets& assets) {
+  if (!config.IsObject(key)) return absl::OkStatus();  // also written as a list, without roles
+  BATON_ASSIGN_OR_RETURN(const auto tokens, config.Object(key));
+  for (const std::string& role : tokens->Keys()) {
+    if (!tokens->IsString(role) && !tokens->IsObject(role)) continue;
+    BATON_ASSIGN_OR_RETURN(const auto text, TokenText(*tokens, role));
+    if (text.has_value()) assets.special_tokens.emplace(role, *text);
   }
-  return std::optional<std::string>();
+  return absl::OkStatus();
+}
+
+// One entry of a list of templates: {"name": ..., "template": ...}.
+absl::Status AddNamedTemplate(const JsonObject& entry, TextAssets& assets) {
+  BATON_ASSIGN_OR_RETURN(const auto name, entry.String("name"));
+  BATON_ASSIGN_OR_RETURN(auto source, entry.String("template"));
+  if (!name.has_value() || !source.has_value()) {
+    return absl::InvalidArgumentError(
+        "key 'chat_template': every entry of the list must have a 'name' and a 'template'");
+  }
+  if (*name == "default") {
+    assets.chat_template = *std::move(source);
+  } else {
+    assets.named_chat_templates[*name] = *std::move(source);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -174,9 +190,25 @@ absl::Status AddTokenizerConfig(const JsonObject& config, TextAssets& assets) {
     BATON_ASSIGN_OR_RETURN(const auto text, TokenText(config, key));
     if (text.has_value()) assets.special_tokens.emplace(key, *text);
   }
-  BATON_ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate(config));
-  if (chat_template.has_value() && !assets.chat_template.has_value()) {
-    assets.chat_template = *chat_template;
+  BATON_RETURN_IF_ERROR(AddExtraTokens(config, "extra_special_tokens", assets));
+  BATON_RETURN_IF_ERROR(AddExtraTokens(config, "model_specific_special_tokens", assets));
+  return AddChatTemplates(config, assets);
+}
+
+absl::Status AddChatTemplates(const JsonObject& config, TextAssets& assets) {
+  constexpr std::string_view kKey = "chat_template";
+  if (assets.chat_template.has_value() || !assets.named_chat_templates.empty()) {
+    return absl::OkStatus();
+  }
+  if (!config.IsArray(kKey)) {
+    BATON_ASSIGN_OR_RETURN(assets.chat_template, config.String(kKey));
+    return absl::OkStatus();
+  }
+  BATON_ASSIGN_OR_RETURN(const auto list, config.Objects(kKey));
+  for (const JsonObject& entry : *list) BATON_RETURN_IF_ERROR(AddNamedTemplate(entry, assets));
+  if (list->size() == 1 && !assets.chat_template.has_value()) {  // whatever it is called
+    assets.chat_template = std::move(assets.named_chat_templates.begin()->second);
+    assets.named_chat_templates.clear();
   }
   return absl::OkStatus();
 }

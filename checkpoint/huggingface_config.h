@@ -24,8 +24,12 @@ absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& config
 // `assets`. Ids outside [0, vocab_size) can never occur and are left out.
 absl::Status AddGenerationConfig(const JsonObject& config, int vocab_size, TextAssets& assets);
 
-// Adds special tokens and chat template of a tokenizer_config.json or special_tokens_map.json;
+// Adds special tokens and chat templates of a tokenizer_config.json or special_tokens_map.json;
 // what is there already stays.
 absl::Status AddTokenizerConfig(const JsonObject& config, TextAssets& assets);
+
+// Adds the chat templates under "chat_template": one text, or a list of named ones. Takes none when
+// there are some already: templates of two sources are not mixed.
+absl::Status AddChatTemplates(const JsonObject& config, TextAssets& assets);
 
 }  // namespace baton::checkpoint

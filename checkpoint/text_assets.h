@@ -38,7 +38,10 @@ struct GgufVocabulary {
 struct TextAssets {
   std::optional<std::string> tokenizer_json;  // the text of tokenizer.json
   std::optional<GgufVocabulary> gguf;
-  std::optional<std::string> chat_template;  // Jinja source
+  // Jinja source of the template for plain chats, and further ones by name ("tool_use", "rag") of a
+  // model that has several. Such a model may lack the first.
+  std::optional<std::string> chat_template;
+  std::map<std::string, std::string> named_chat_templates;
   // Special tokens by role as the template sees them: "bos_token", "eos_token", "unk_token",
   // "pad_token", ... -> text.
   std::map<std::string, std::string> special_tokens;

@@ -27,9 +27,10 @@ class TempDirectory {
 
   std::string path() const { return path_.string(); }
 
-  // Writes a file and returns its path.
+  // Writes a file, whose name may begin with folders, and returns its path.
   std::string Write(const std::string& name, std::span<const std::byte> bytes) const {
     const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
     std::ofstream stream(file, std::ios::binary | std::ios::trunc);
     stream.write(reinterpret_cast<const char*>(bytes.data()),
                  static_cast<std::streamsize>(bytes.size()));

@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using testing::GgufBuilder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using testing::SmallLlamaGguf;
 
 // A model and the bytes it points into.
@@ -106,6 +107,31 @@ TEST(GgufCheckpointTest, EndsAreTheDeclaredOnesOnly) {
   // Token 0 is "<|end|>", a control token, but the file declares others.
   EXPECT_THAT((*opened).text_assets().eos_ids, ElementsAre(1, 5));
   EXPECT_EQ((*opened).text_assets().special_tokens.at("eot_token"), "ab");
+}
+
+TEST(GgufCheckpointTest, TakesAListOfEndIdsToo) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("tokenizer.ggml.eog_token_ids", std::vector<std::int32_t>{5, 1});
+
+  const Opened opened(builder);
+
+  ASSERT_TRUE(opened.model.ok()) << opened.model.status();
+  EXPECT_THAT((*opened).text_assets().eos_ids, ElementsAre(1, 5));
+}
+
+TEST(GgufCheckpointTest, ReadsNamedChatTemplates) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("tokenizer.chat_template", std::string("D"));
+  builder.Set("tokenizer.chat_templates", std::vector<std::string>{"tool_use", "rag"});
+  builder.Set("tokenizer.chat_template.tool_use", std::string("T"));
+  builder.Set("tokenizer.chat_template.rag", std::string("R"));
+
+  const Opened opened(builder);
+
+  ASSERT_TRUE(opened.model.ok()) << opened.model.status();
+  EXPECT_EQ((*opened).text_assets().chat_template, "D");
+  EXPECT_THAT((*opened).text_assets().named_chat_templates,
+              ElementsAre(Pair("rag", "R"), Pair("tool_use", "T")));
 }
 
 TEST(GgufCheckpointTest, EndsAreFoundByTextWhenNoneIsDeclared) {

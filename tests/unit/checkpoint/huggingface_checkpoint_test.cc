@@ -14,6 +14,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 using testing::SafetensorsBuilder;
 using testing::SmallLlamaConfig;
 using testing::SmallLlamaSafetensors;
@@ -154,6 +156,61 @@ TEST_F(HuggingFaceCheckpointTest, SpecialTokensAreTextsOrObjects) {
   EXPECT_EQ(text.special_tokens.at("bos_token"), "<s>");
   EXPECT_EQ(text.special_tokens.at("eos_token"), "</s>");
   EXPECT_EQ(text.chat_template, "D");
+  EXPECT_THAT(text.named_chat_templates, ElementsAre(Pair("tool_use", "T")));
+}
+
+TEST_F(HuggingFaceCheckpointTest, TokensOfOneModelAloneHaveRolesToo) {
+  directory_.Write(
+      "tokenizer_config.json",
+      R"({"extra_special_tokens":{"image_token":"<image>","boi_token":{"content":"<b>"}},
+                       "model_specific_special_tokens":["ignored"]})");
+
+  const auto model = Open();
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->text_assets().special_tokens,
+              ElementsAre(Pair("boi_token", "<b>"), Pair("image_token", "<image>")));
+}
+
+TEST_F(HuggingFaceCheckpointTest, TheOnlyTemplateOfAListNeedsNoUsualName) {
+  directory_.Write("tokenizer_config.json",
+                   R"({"chat_template":[{"name":"chatml","template":"T"}]})");
+
+  const auto model = Open();
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->text_assets().chat_template, "T");
+  EXPECT_THAT((*model)->text_assets().named_chat_templates, IsEmpty());
+}
+
+TEST_F(HuggingFaceCheckpointTest, TemplateFilesReplaceAllTemplatesOfTheConfig) {
+  directory_.Write("tokenizer_config.json",
+                   R"({"chat_template":[{"name":"default","template":"old"},
+                                        {"name":"rag","template":"old"}]})");
+  directory_.Write("chat_template.jinja", "new");
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  directory_.Write("additional_chat_templates/README.md", "no template");
+
+  const auto model = Open();
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->text_assets().chat_template, "new");
+  EXPECT_THAT((*model)->text_assets().named_chat_templates, ElementsAre(Pair("tool_use", "tools")));
+}
+
+TEST_F(HuggingFaceCheckpointTest, AProcessorsTemplateServesWhereTheTokenizerHasNone) {
+  directory_.Write("chat_template.json", R"({"chat_template":"P"})");
+  {
+    const auto model = Open();
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->text_assets().chat_template, "P");
+  }
+  directory_.Write("tokenizer_config.json", R"({"chat_template":"T"})");
+
+  const auto model = Open();
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->text_assets().chat_template, "T");
 }
 
 TEST_F(HuggingFaceCheckpointTest, TheTemplateFileComesBeforeTheConfigs) {
@@ -173,7 +230,14 @@ TEST_F(HuggingFaceCheckpointTest, BrokenSideFilesAreNamed) {
   directory_.Write("tokenizer_config.json", R"({"chat_template":7})");
   EXPECT_THAT(Error(), HasSubstr("/tokenizer_config.json: key 'chat_template': wrong type"));
 
+  directory_.Write("tokenizer_config.json", R"({"chat_template":[{"name":"default"}]})");
+  EXPECT_THAT(Error(), HasSubstr("/tokenizer_config.json: key 'chat_template': every entry"));
+
   directory_.Remove("tokenizer_config.json");
+  directory_.Write("chat_template.json", "[]");
+  EXPECT_THAT(Error(), HasSubstr("/chat_template.json: not a JSON object"));
+
+  directory_.Remove("chat_template.json");
   directory_.Write("generation_config.json", R"({"eos_token_id":"two"})");
   EXPECT_THAT(Error(), HasSubstr("/generation_config.json: key 'eos_token_id': wrong type"));
 }
