@@ -163,9 +163,8 @@ SamplingParams PreparedRequest::SamplingOf(int choice) const {
   return result;
 }
 
-absl::StatusOr<std::vector<std::int32_t>> EncodeChat(const text::ChatTemplateInput& chat,
-                                                     bool add_special_tokens,
-                                                     const ServedModel& model, const Clock& clock) {
+absl::StatusOr<std::string> RenderChat(const text::ChatTemplateInput& chat,
+                                       const ServedModel& model, const Clock& clock) {
   if (model.chat_template == nullptr) {
     return FieldError("messages", "no_chat_template",
                       "the model has no chat template; use /v1/completions, or start the router "
@@ -177,7 +176,14 @@ absl::StatusOr<std::vector<std::int32_t>> EncodeChat(const text::ChatTemplateInp
   }
   absl::StatusOr<std::string> rendered = model.chat_template->Render(input, clock);
   if (!rendered.ok()) return WithErrorDetails(rendered.status(), "messages", "chat_template");
-  return EncodeText(*rendered, add_special_tokens, "messages", model);
+  return rendered;
+}
+
+absl::StatusOr<std::vector<std::int32_t>> EncodeChat(const text::ChatTemplateInput& chat,
+                                                     bool add_special_tokens,
+                                                     const ServedModel& model, const Clock& clock) {
+  BATON_ASSIGN_OR_RETURN(const std::string rendered, RenderChat(chat, model, clock));
+  return EncodeText(rendered, add_special_tokens, "messages", model);
 }
 
 absl::StatusOr<PreparedRequest> Prepare(GenerationRequest request, const ServedModel& model,

@@ -68,8 +68,11 @@ struct PrepareOptions {
 absl::StatusOr<PreparedRequest> Prepare(GenerationRequest request, const ServedModel& model,
                                         const PrepareOptions& options, const Clock& clock);
 
-// The rendered and tokenized prompt of a chat.
+// The prompt that the model's template makes of a chat.
 //   kInvalidArgument  the model has no chat template, or its template refuses the messages
+absl::StatusOr<std::string> RenderChat(const text::ChatTemplateInput& chat,
+                                       const ServedModel& model, const Clock& clock);
+// The same, tokenized.
 absl::StatusOr<std::vector<std::int32_t>> EncodeChat(const text::ChatTemplateInput& chat,
                                                      bool add_special_tokens,
                                                      const ServedModel& model, const Clock& clock);
