@@ -6,8 +6,10 @@
 
 namespace baton::engine::reference {
 
-// x[t, :] = table[tokens[t], :].   table: [vocab, hidden], any dtype; x: [tokens.size(), hidden]
+// x[t, :] = scale * table[tokens[t], :].
+//   table: [vocab, hidden], any dtype; x: [tokens.size(), hidden]
 // Every token must lie in the vocabulary.
-void Embedding(const checkpoint::Tensor& table, std::span<const std::int32_t> tokens, float* x);
+void Embedding(const checkpoint::Tensor& table, float scale, std::span<const std::int32_t> tokens,
+               float* x);
 
 }  // namespace baton::engine::reference

@@ -40,12 +40,12 @@ void WriteKv(KvPool& kv, int layer, std::span<const BlockId> block_table, int po
   }
 }
 
-void ReadKv(const KvPool& kv, int layer, std::span<const BlockId> block_table, int num_positions,
+void ReadKv(const KvPool& kv, int layer, std::span<const BlockId> block_table, int begin, int end,
             int kv_head, KvHalf half, float* out) {
   const KvLayout& layout = kv.layout();
-  for (int position = 0; position < num_positions; ++position) {
+  for (int position = begin; position < end; ++position) {
     const std::byte* slot = Slot(kv, layer, block_table, position, kv_head, half);
-    float* values = out + static_cast<std::size_t>(position) * layout.head_dim;
+    float* values = out + static_cast<std::size_t>(position - begin) * layout.head_dim;
     if (layout.dtype == KvDType::kF32) {
       std::memcpy(values, slot, layout.head_dim * sizeof(float));
       continue;

@@ -12,9 +12,10 @@ enum class KvHalf { kKey, kValue };
 void WriteKv(KvPool& kv, int layer, std::span<const BlockId> block_table, int position, KvHalf half,
              const float* heads);
 
-// Reads K or V of one KV head at positions [0, num_positions) into `out`.
-//   out: [num_positions, head_dim]
-void ReadKv(const KvPool& kv, int layer, std::span<const BlockId> block_table, int num_positions,
+// Reads K or V of one KV head at positions [begin, end) into `out`. Touches no other slot, nor the
+// block table's entries of blocks that hold none of these.
+//   out: [end - begin, head_dim]
+void ReadKv(const KvPool& kv, int layer, std::span<const BlockId> block_table, int begin, int end,
             int kv_head, KvHalf half, float* out);
 
 }  // namespace baton::engine::reference

@@ -1,6 +1,7 @@
 #include "engine/ops/reference/matmul.h"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace baton::engine::reference {
 
@@ -17,13 +18,29 @@ float Dot(const float* a, const float* b, int count) {
   return sum;
 }
 
+namespace {
+
+// scratch[i] = weight[row, i] in float.
+void ReadRow(const checkpoint::Tensor& weight, std::int64_t row, std::vector<float>& scratch) {
+  const std::int64_t columns = weight.columns();
+  const std::byte* data = weight.data.data() + row * weight.row_bytes();
+  scratch.resize(columns);
+  if (weight.column_order.empty()) {
+    checkpoint::DequantizeRow(weight.dtype, data, columns, scratch.data());
+    return;
+  }
+  std::vector<float> stored(columns);
+  checkpoint::DequantizeRow(weight.dtype, data, columns, stored.data());
+  for (std::int64_t c = 0; c < columns; ++c) scratch[weight.column_order[c]] = stored[c];
+}
+
+}  // namespace
+
 void MatMul(const checkpoint::Tensor& weight, const float* x, int num_rows, float* out,
             std::vector<float>& scratch) {
   const std::int64_t columns = weight.columns(), out_columns = weight.rows();
-  scratch.resize(columns);
   for (std::int64_t r = 0; r < out_columns; ++r) {
-    checkpoint::DequantizeRow(weight.dtype, weight.data.data() + r * weight.row_bytes(), columns,
-                              scratch.data());
+    ReadRow(weight, r, scratch);
     for (std::int64_t t = 0; t < num_rows; ++t) {
       out[t * out_columns + r] = Dot(scratch.data(), x + t * columns, static_cast<int>(columns));
     }

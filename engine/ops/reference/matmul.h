@@ -7,6 +7,7 @@ namespace baton::engine::reference {
 
 // out[t, r] = sum over i of weight[r, i] * x[t, i].
 //   weight: [out_columns, columns], any dtype; x: [num_rows, columns]; out: [num_rows, out_columns]
+// Where the weight has a column order, weight[r, column_order[c]] is column c of its data.
 // Each weight row is dequantized once, into `scratch`, and used for all rows of x; a whole weight
 // never exists in float. Sums run in sixteen lanes joined in a fixed order, so that a compiler can
 // vectorise them, a row does not depend on the others, and rounding errors stay small.

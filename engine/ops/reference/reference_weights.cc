@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -37,6 +38,14 @@ absl::StatusOr<std::vector<float>> ReadVector(const Checkpoint& checkpoint, cons
   return values;
 }
 
+absl::StatusOr<std::vector<float>> ReadNorm(const Checkpoint& checkpoint, const ModelPlan& plan,
+                                            const std::string& name, std::int64_t count) {
+  BATON_ASSIGN_OR_RETURN(std::vector<float> weight,
+                         ReadVector(checkpoint, absl::StrCat(name, ".weight"), count));
+  for (float& value : weight) value += plan.norm_offset;
+  return weight;
+}
+
 // `name` is the canonical name without ".weight".
 absl::StatusOr<Linear> FindLinear(const Checkpoint& checkpoint, const std::string& name, int rows,
                                   int columns) {
@@ -48,6 +57,56 @@ absl::StatusOr<Linear> FindLinear(const Checkpoint& checkpoint, const std::strin
     BATON_ASSIGN_OR_RETURN(linear.bias, ReadVector(checkpoint, bias_name, rows));
   }
   return linear;
+}
+
+// `prefix` is what the canonical names begin with, ending in a dot.
+absl::StatusOr<Mlp> FindMlp(const Checkpoint& checkpoint, const std::string& prefix, int hidden,
+                            int intermediate) {
+  Mlp mlp;
+  BATON_ASSIGN_OR_RETURN(
+      mlp.gate, FindLinear(checkpoint, absl::StrCat(prefix, "gate"), intermediate, hidden));
+  BATON_ASSIGN_OR_RETURN(mlp.up,
+                         FindLinear(checkpoint, absl::StrCat(prefix, "up"), intermediate, hidden));
+  BATON_ASSIGN_OR_RETURN(
+      mlp.down, FindLinear(checkpoint, absl::StrCat(prefix, "down"), hidden, intermediate));
+  return mlp;
+}
+
+absl::Status LoadNorms(const Checkpoint& checkpoint, const ModelPlan& plan, const LayerPlan& shape,
+                       const std::string& prefix, ReferenceLayer& weights) {
+  const auto read = [&](const char* name, int count) {
+    return ReadNorm(checkpoint, plan, absl::StrCat(prefix, name), count);
+  };
+  BATON_ASSIGN_OR_RETURN(weights.attention_norm, read("attention_norm", plan.hidden_size));
+  BATON_ASSIGN_OR_RETURN(weights.mlp_norm, read("mlp_norm", plan.hidden_size));
+  if (shape.post_norms) {
+    BATON_ASSIGN_OR_RETURN(weights.attention_post_norm,
+                           read("attention_post_norm", plan.hidden_size));
+    BATON_ASSIGN_OR_RETURN(weights.mlp_post_norm, read("mlp_post_norm", plan.hidden_size));
+  }
+  if (shape.qk_norm) {
+    BATON_ASSIGN_OR_RETURN(weights.q_norm, read("q_norm", shape.head_dim));
+    BATON_ASSIGN_OR_RETURN(weights.k_norm, read("k_norm", shape.head_dim));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadMlps(const Checkpoint& checkpoint, int hidden, const LayerPlan& shape,
+                      const std::string& prefix, ReferenceLayer& weights) {
+  if (shape.num_experts == 0) {
+    BATON_ASSIGN_OR_RETURN(weights.mlp,
+                           FindMlp(checkpoint, prefix, hidden, shape.intermediate_size));
+    return absl::OkStatus();
+  }
+  BATON_ASSIGN_OR_RETURN(weights.router, FindLinear(checkpoint, absl::StrCat(prefix, "router"),
+                                                    shape.num_experts, hidden));
+  for (int expert = 0; expert < shape.num_experts; ++expert) {
+    BATON_ASSIGN_OR_RETURN(
+        Mlp mlp, FindMlp(checkpoint, absl::StrCat(prefix, "experts.", expert, "."), hidden,
+                         shape.intermediate_size));
+    weights.experts.push_back(std::move(mlp));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -64,18 +123,12 @@ absl::StatusOr<ReferenceLayer> LoadReferenceLayer(const Checkpoint& checkpoint,
   };
 
   ReferenceLayer weights;
-  BATON_ASSIGN_OR_RETURN(
-      weights.attention_norm,
-      ReadVector(checkpoint, absl::StrCat(prefix, "attention_norm.weight"), hidden));
-  BATON_ASSIGN_OR_RETURN(weights.mlp_norm,
-                         ReadVector(checkpoint, absl::StrCat(prefix, "mlp_norm.weight"), hidden));
+  BATON_RETURN_IF_ERROR(LoadNorms(checkpoint, plan, shape, prefix, weights));
   BATON_ASSIGN_OR_RETURN(weights.q, find("q", q_columns, hidden));
   BATON_ASSIGN_OR_RETURN(weights.k, find("k", kv_columns, hidden));
   BATON_ASSIGN_OR_RETURN(weights.v, find("v", kv_columns, hidden));
   BATON_ASSIGN_OR_RETURN(weights.o, find("o", hidden, q_columns));
-  BATON_ASSIGN_OR_RETURN(weights.gate, find("gate", shape.intermediate_size, hidden));
-  BATON_ASSIGN_OR_RETURN(weights.up, find("up", shape.intermediate_size, hidden));
-  BATON_ASSIGN_OR_RETURN(weights.down, find("down", hidden, shape.intermediate_size));
+  BATON_RETURN_IF_ERROR(LoadMlps(checkpoint, hidden, shape, prefix, weights));
   return weights;
 }
 
@@ -89,8 +142,7 @@ absl::StatusOr<ReferenceEdges> LoadReferenceEdges(const Checkpoint& checkpoint,
     BATON_ASSIGN_OR_RETURN(
         edges.head, FindMatrix(checkpoint, "output.weight", plan.vocab_size, plan.hidden_size));
   }
-  BATON_ASSIGN_OR_RETURN(edges.norm,
-                         ReadVector(checkpoint, "output_norm.weight", plan.hidden_size));
+  BATON_ASSIGN_OR_RETURN(edges.norm, ReadNorm(checkpoint, plan, "output_norm", plan.hidden_size));
   return edges;
 }
 

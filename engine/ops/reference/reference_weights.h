@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,10 +14,21 @@ struct Linear {
   std::vector<float> bias;
 };
 
-struct ReferenceLayer final : LayerWeights {
-  std::vector<float> attention_norm, mlp_norm;
-  Linear q, k, v, o;
+// The MLP of a layer, or one expert of it.
+struct Mlp {
   Linear gate, up, down;
+};
+
+// Norms hold the weight that multiplies, the plan's offset added. What a layer does not have is
+// empty.
+struct ReferenceLayer final : LayerWeights {
+  std::vector<float> attention_norm, mlp_norm;            // [hidden]
+  std::vector<float> attention_post_norm, mlp_post_norm;  // [hidden]
+  std::vector<float> q_norm, k_norm;                      // [head_dim]
+  Linear q, k, v, o;
+  Mlp mlp;
+  Linear router;
+  std::vector<Mlp> experts;
 };
 
 struct ReferenceEdges final : EdgeWeights {
