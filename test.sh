@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything and runs all tests.
+# Installs what the tests need, builds everything, runs all tests and fuzzes each parser of model
+# files for a minute.
 #
-# usage: ./test.sh [--sanitize=thread|address] [--label NAME] [CTEST ARGUMENT...]
+# usage: ./test.sh [--fuzz=SECONDS] [--sanitize=thread|address] [--label NAME] [CTEST ARGUMENT...]
+#   --fuzz=SECONDS      how long each fuzzer runs; 0: not. 60 when all tests run, else 0
 #   --sanitize=address  everything under AddressSanitizer and UndefinedBehaviorSanitizer
 #   --sanitize=thread   the cores (queues, schedulers, sessions, router core) under ThreadSanitizer
 #   --label NAME        only tests with this label: unit, golden, integration, client
@@ -11,8 +13,10 @@ cd "$(dirname "$0")"
 
 preset=release
 arguments=()
+fuzz=
 while [ $# -gt 0 ]; do
   case $1 in
+    --fuzz=*) fuzz=${1#--fuzz=}; shift ;;
     --sanitize=address) preset=asan; shift ;;
     --sanitize=thread) preset=tsan; arguments+=(--label-regex tsan); shift ;;
     --label) arguments+=(--label-regex "${2:?--label needs a name}"); shift 2 ;;
@@ -44,3 +48,8 @@ if [ "$preset" = tsan ]; then run=(setarch "$(uname -m)" --addr-no-randomize); f
 "${run[@]}" scripts/build.sh "$preset"
 "${run[@]}" ctest --test-dir "build/$preset" --parallel 2 --output-on-failure --no-tests=error \
   "${arguments[@]}"
+
+if [ -z "$fuzz" ]; then
+  if [ "$preset" = release ] && [ ${#arguments[@]} -eq 0 ]; then fuzz=60; else fuzz=0; fi
+fi
+if [ "$fuzz" -gt 0 ]; then scripts/run_fuzzers.sh "$fuzz"; fi

@@ -8,6 +8,9 @@
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors_file.h"
 #include "common/check.h"
+#include "engine/model/model_plan.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace baton::testing {
 namespace {
@@ -24,6 +27,30 @@ void DequantizeAll(const Tensor& tensor) {
   }
 }
 
+// A plan, if there is one, has a rope and layers to compute with.
+void UseMetadata(const checkpoint::ModelMetadata& metadata) {
+  const auto plan = engine::MakeModelPlan(metadata, 0);
+  if (!plan.ok()) return;
+  engine::RopeAngleBuffer angles;
+  const std::vector<std::int32_t> positions = {0, plan->max_context - 1};
+  angles.Compute(plan->ropes, positions, positions);
+  BATON_CHECK(static_cast<int>(plan->layers.size()) == metadata.num_layers, "a plan per layer");
+}
+
+// What can be built of a model's text side must encode and decode.
+void UseTextAssets(const checkpoint::TextAssets& assets) {
+  const auto tokenizer = text::Tokenizer::Create(assets);
+  if (!tokenizer.ok()) return;
+  for (const char* sample :
+       {"", "Hello, world 123", "  a\n\nb\t c  ", "\u4f60\u597d", "<s>x</s>"}) {
+    const auto ids = (*tokenizer)->Encode(sample, {.add_special_tokens = true});
+    for (const std::int32_t id : ids) {
+      BATON_CHECK(id >= 0 && id < (*tokenizer)->vocab_size(), "an id outside the vocabulary");
+    }
+    BATON_CHECK(text::IsValidUtf8((*tokenizer)->Decode(ids, false)), "decoded text is not UTF-8");
+  }
+}
+
 }  // namespace
 
 bool UseGgufBytes(std::span<const std::byte> bytes) {
@@ -35,6 +62,8 @@ bool UseGgufBytes(std::span<const std::byte> bytes) {
   for (const auto& [name, tensor] : (*model)->tensors()) DequantizeAll(tensor);
   BATON_CHECK((*model)->fingerprint().size() == 64, "a fingerprint is 32 bytes in hex");
   BATON_CHECK(checkpoint::Inspect(**model).parameters > 0, "a model has parameters");
+  UseMetadata((*model)->metadata());
+  UseTextAssets((*model)->text_assets());
   return true;
 }
 
@@ -57,6 +86,7 @@ bool UseConfigBytes(std::span<const std::byte> bytes) {
   checkpoint::TextAssets assets;
   const bool generation = checkpoint::AddGenerationConfig(*object, 1000, assets).ok();
   const bool tokenizer = checkpoint::AddTokenizerConfig(*object, assets).ok();
+  if (config.ok()) UseMetadata(config->metadata);
   return config.ok() && generation && tokenizer;
 }
 
