@@ -20,7 +20,7 @@ std::string ShapeText(std::span<const std::int64_t> shape) {
 
 std::string SupportedDTypes() {
   std::string list;
-  for (int i = 0; i <= static_cast<int>(DType::kQ6_K); ++i) {
+  for (int i = 0; i < kNumFileDTypes; ++i) {
     const std::string_view name = DTypeName(static_cast<DType>(i));
     absl::StrAppend(&list, i == 0 ? "" : ", ", absl::string_view(name.data(), name.size()));
   }

@@ -10,7 +10,8 @@
 
 namespace baton::checkpoint {
 
-// Element types as stored. The quantized ones are GGUF's block formats (ggml's own layouts).
+// Element types as stored. The quantized ones are GGUF's block formats (ggml's own layouts), but
+// for the last, which is in no file: AWQ and GPTQ matrices are brought into it when opened.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -23,7 +24,16 @@ enum class DType : std::uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kQ2_K,
+  kQ3_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+  // 32 columns of one row: f16 scale, a zero of 0..16 in a byte, 16 bytes of nibbles (element i in
+  // the low half of byte i, i + 16 in the high half). Value: scale * (nibble - zero), exact.
+  kInt4,
 };
+inline constexpr int kNumFileDTypes = static_cast<int>(DType::kInt4);  // those before it
 
 std::string_view DTypeName(DType dtype);  // "F16", "Q4_1", ...
 int BlockElements(DType dtype);           // elements per block: 1, 32 or 256

@@ -155,6 +155,23 @@ class RandomCheckpoint final : public checkpoint::Checkpoint {
         return set(2, 15.5f / 300);
       case DType::kQ6_K:
         return set(208, 1.0f / 1300);
+      case DType::kQ2_K:
+        set(80, 1.0f / 9);
+        return set(82, 1.5f / 9);
+      case DType::kQ3_K:
+        return set(108, 1.0f / 45);
+      case DType::kIQ4_NL:
+        return set(0, 1.0f / 70);
+      case DType::kIQ4_XS:
+        return set(0, 1.0f / 1300);
+      case DType::kMXFP4: {  // the power of two below deviation / 3, since the values go to 6
+        block[0] = static_cast<std::byte>(127 + std::ilogb(deviation / 3));
+        return;
+      }
+      case DType::kInt4:
+        set(0, 1.0f / 5);
+        block[2] = static_cast<std::byte>(random_() % 17);
+        return;
       default:
         return;
     }

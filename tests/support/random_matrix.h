@@ -11,9 +11,10 @@ namespace baton::testing {
 
 inline const std::vector<checkpoint::DType>& AllDTypes() {
   using checkpoint::DType;
-  static const std::vector<DType> all = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
-                                         DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+  static const std::vector<DType> all = {
+      DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ8_0,  DType::kQ4_0, DType::kQ4_1,
+      DType::kQ5_0, DType::kQ5_1,   DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kQ2_K,
+      DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kInt4};
   return all;
 }
 
@@ -80,6 +81,25 @@ class RandomMatrix {
         break;
       case DType::kQ6_K:
         put_half(208, 0.001f);
+        break;
+      case DType::kQ2_K:
+        put_half(80, 0.03f), put_half(82, 0.03f);
+        break;
+      case DType::kQ3_K:
+        put_half(108, 0.01f);
+        break;
+      case DType::kIQ4_NL:
+        put_half(0, 0.01f);
+        break;
+      case DType::kIQ4_XS:
+        put_half(0, 0.0005f);
+        break;
+      case DType::kMXFP4:
+        block[0] = static_cast<std::byte>(121 + random() % 6);
+        break;
+      case DType::kInt4:
+        put_half(0, 0.1f);
+        block[2] = static_cast<std::byte>(random() % 17);
         break;
     }
   }

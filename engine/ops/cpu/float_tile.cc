@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "engine/ops/cpu/code_table-inl.h"
 #include "engine/ops/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -132,16 +133,27 @@ HWY_INLINE VF LoadScale(const std::uint8_t* scales, int vector, int lane) {
   }
 }
 
+// -scale * zero of kInt4Zero; exact, and so is scale * stored + min.
+HWY_INLINE VF MinOfZero(const std::uint8_t* scales, VF scale, int lane) {
+  const DF df;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DF> bytes;
+  constexpr int kZeros = TraitsOf(TileFormat::kInt4Zero).scale_bytes() - kTileRows;
+  const VF zero = hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(bytes, scales + kZeros + lane)));
+  return hn::Neg(hn::Mul(scale, zero));
+}
+
 // Widens groups [first, last) of an integer tile: scale * (stored - offset) + min.
 template <TileFormat kFormat>
 void WidenGroups(const std::uint8_t* tile, int first, int last, float* panel) {
   constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
   constexpr bool kHalfGroups = kTraits.scale_columns != kGroup;
-  constexpr int kOffset = kFormat == TileFormat::kInt4Offset8 ? 8 : (kTraits.bits == 8 ? 128 : 0);
+  constexpr int kWords = kTraits.bits;  // vectors of words: 8 steps of columns, `bits` of a byte
   const DF df;
   const DI di;
   const DU du;
-  const VU mask = hn::Set(du, kTraits.bits == 4 ? 15u : 255u);
+  const VU codes = hn::Set(du, 0x0F0F0F0Fu);
+  const VU mask = hn::Set(du, kTraits.product_bits() == 8 ? 255u : (1u << kTraits.bits) - 1);
   for (int g = first; g < last; ++g) {
     const std::uint8_t* scales = tile + static_cast<std::size_t>(g) * kTraits.group_bytes();
     const std::uint8_t* quants = scales + kTraits.scale_bytes();
@@ -152,19 +164,28 @@ void WidenGroups(const std::uint8_t* tile, int first, int last, float* panel) {
       if constexpr (kHalfGroups) {
         scale1 = LoadScale<kTraits.wide_scales>(scales, 1, lane);
       }
-      VF min = hn::Zero(df);
+      VF min0 = hn::Zero(df);
       if constexpr (kTraits.has_min) {
-        min = LoadScale<kTraits.wide_scales>(scales, 1, lane);
+        min0 = LoadScale<kTraits.wide_scales>(scales, kTraits.scales_per_group(), lane);
+      } else if constexpr (kTraits.has_zero) {
+        min0 = MinOfZero(scales, scale0, lane);
+      }
+      VF min1 = min0;
+      if constexpr (kTraits.has_min && kHalfGroups) {
+        min1 = LoadScale<kTraits.wide_scales>(scales, 3, lane);
       }
       for (int s = 0; s < kGroup / 4; ++s) {
-        const int word = kTraits.bits == 4 ? s % 4 : s;
+        const int word = s % kWords;
         VU bits = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(quants + word * 64) + lane);
-        if (kTraits.bits == 4 && s >= 4) bits = hn::ShiftRight<4>(bits);
+        bits = hn::ShiftRightSame(bits, s / kWords * kTraits.bits);
+        if constexpr (kTraits.table != CodeTable::kNone) {
+          bits = LookUpCodes<kTraits.table>(du, hn::And(bits, codes));
+        }
         for (int j = 0; j < 4; ++j) {
           const auto stored = hn::BitCast(di, hn::And(bits, mask));
           bits = hn::ShiftRight<8>(bits);
-          const VF value = hn::ConvertTo(df, hn::Sub(stored, hn::Set(di, kOffset)));
-          hn::Store(hn::MulAdd(value, s < 4 ? scale0 : scale1, min), df,
+          const VF value = hn::ConvertTo(df, hn::Sub(stored, hn::Set(di, kTraits.offset)));
+          hn::Store(hn::MulAdd(value, s < 4 ? scale0 : scale1, s < 4 ? min0 : min1), df,
                     group_panel + (4 * s + j) * kTileRows + lane);
         }
       }
@@ -193,6 +214,18 @@ void Widen(const PackedMatrix& weights, const std::byte* tile, int first, int co
       return WidenGroups<TileFormat::kInt8MinF32>(bytes, group, last, panel);
     case TileFormat::kInt8HalfGroupF32:
       return WidenGroups<TileFormat::kInt8HalfGroupF32>(bytes, group, last, panel);
+    case TileFormat::kInt2HalfGroupMinF32:
+      return WidenGroups<TileFormat::kInt2HalfGroupMinF32>(bytes, group, last, panel);
+    case TileFormat::kInt4HalfGroupF32:
+      return WidenGroups<TileFormat::kInt4HalfGroupF32>(bytes, group, last, panel);
+    case TileFormat::kInt4Zero:
+      return WidenGroups<TileFormat::kInt4Zero>(bytes, group, last, panel);
+    case TileFormat::kIq4:
+      return WidenGroups<TileFormat::kIq4>(bytes, group, last, panel);
+    case TileFormat::kIq4F32:
+      return WidenGroups<TileFormat::kIq4F32>(bytes, group, last, panel);
+    case TileFormat::kFp4F32:
+      return WidenGroups<TileFormat::kFp4F32>(bytes, group, last, panel);
     case TileFormat::kF16:
       return WidenHalf<TileFormat::kF16>(bytes + 2 * skipped, count, panel);
     case TileFormat::kBF16:

@@ -14,6 +14,7 @@
 
 #include <cstring>
 
+#include "engine/ops/cpu/code_table-inl.h"
 #include "engine/ops/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -155,18 +156,29 @@ HWY_INLINE VI FinishSteps(VI sum) {
 
 #endif
 
-// The weights of one group, one vector of rows, one step each.
-template <int kBits>
+// The weights of one group, one vector of rows, one step each: bytes of kTraits.product_bits().
+template <TileFormat kFormat>
 HWY_INLINE void LoadWeights(const std::uint8_t* at, VU (&w)[kSteps]) {
+  constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
   const DU du;
   const auto* words = reinterpret_cast<const std::uint32_t*>(at);
-  if constexpr (kBits == 4) {
+  if constexpr (kTraits.bits == 2) {
+    const VU pair = hn::Set(du, 0x03030303u);
+#pragma GCC unroll 2
+    for (int s = 0; s < 2; ++s) {
+      const VU four = hn::LoadU(du, words + s * kTileRows);
+      w[s] = hn::And(four, pair);
+      w[s + 2] = hn::And(hn::ShiftRight<2>(four), pair);
+      w[s + 4] = hn::And(hn::ShiftRight<4>(four), pair);
+      w[s + 6] = hn::And(hn::ShiftRight<6>(four), pair);
+    }
+  } else if constexpr (kTraits.bits == 4) {
     const VU nibble = hn::Set(du, 0x0F0F0F0Fu);
 #pragma GCC unroll 8
     for (int s = 0; s < kSteps / 2; ++s) {
       const VU both = hn::LoadU(du, words + s * kTileRows);
-      w[s] = hn::And(both, nibble);
-      w[s + kSteps / 2] = hn::And(hn::ShiftRight<4>(both), nibble);
+      w[s] = LookUpCodes<kTraits.table>(du, hn::And(both, nibble));
+      w[s + kSteps / 2] = LookUpCodes<kTraits.table>(du, hn::And(hn::ShiftRight<4>(both), nibble));
     }
   } else {
 #pragma GCC unroll 8
@@ -184,6 +196,16 @@ HWY_INLINE VF LoadScale(const std::uint8_t* scales, int vector, int lane) {
     const auto* at = reinterpret_cast<const hwy::float16_t*>(scales) + vector * kTileRows + lane;
     return hn::PromoteTo(df, hn::LoadU(dh, at));
   }
+}
+
+// -scale * zero: what takes the zeros of kInt4Zero out of the products of plain nibbles. Exact.
+HWY_INLINE VF MinOfZero(const std::uint8_t* scales, VF scale, int lane) {
+  const DF df;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DF> bytes;
+  constexpr int kZeros = TraitsOf(TileFormat::kInt4Zero).scale_bytes() - kTileRows;
+  const VF zero = hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(bytes, scales + kZeros + lane)));
+  return hn::Neg(hn::Mul(scale, zero));
 }
 
 // sum[m] = exact integer dot products of steps [kFirst, kLast) of one group.
@@ -215,8 +237,16 @@ HWY_INLINE void DotSteps(const VU (&w)[kSteps], const QuantizedGroup* const (&x)
 // The offset that DotStep left in its sums, as a shift.
 template <TileFormat kFormat>
 constexpr int OffsetShift() {
-  if (kFormat == TileFormat::kInt4Offset8) return 3;
-  return TraitsOf(kFormat).bits == 8 && kByteOffsetInDot ? 7 : 0;
+  constexpr TileFormatTraits kTraits = TraitsOf(kFormat);
+  if (kTraits.product_bits() == 8) return kByteOffsetInDot ? 7 : 0;
+  return kTraits.offset == 8 ? 3 : kTraits.offset == 4 ? 2 : 0;
+}
+
+// The sum of a row's activations in steps [kFirst, kLast) of a group.
+template <int kFirst, int kLast>
+HWY_INLINE std::int32_t SumOfSteps(const QuantizedGroup& x) {
+  if constexpr (kLast - kFirst == kSteps) return x.sum;
+  return kFirst == 0 ? x.low_sum : x.sum - x.low_sum;
 }
 
 // acc[m] += scale * (dot - offset * sum of activations) * activation scale.
@@ -226,18 +256,26 @@ HWY_INLINE void AddScaled(const VU (&w)[kSteps], VF scale, const QuantizedGroup*
   const DF df;
   const DI di;
   VI sum[kRows];
-  DotSteps<TraitsOf(kFormat).bits, kRows, kFirst, kLast>(w, x, sum);
+  DotSteps<TraitsOf(kFormat).product_bits(), kRows, kFirst, kLast>(w, x, sum);
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m) {
     if constexpr (OffsetShift<kFormat>() != 0) {
-      const std::int32_t low = x[m]->low_sum;
-      const std::int32_t activations = kLast - kFirst == kSteps ? x[m]->sum
-                                       : kFirst == 0            ? low
-                                                                : x[m]->sum - low;
+      const std::int32_t activations = SumOfSteps<kFirst, kLast>(*x[m]);
       sum[m] = hn::Sub(sum[m], hn::ShiftLeft<OffsetShift<kFormat>()>(hn::Set(di, activations)));
     }
     const VF both = hn::Mul(scale, hn::Set(df, x[m]->scale));
     acc[m] = hn::MulAdd(hn::ConvertTo(df, sum[m]), both, acc[m]);
+  }
+}
+
+// acc[m] += min * the sum of the activations of one half of a group.
+template <int kRows, int kFirst, int kLast>
+HWY_INLINE void AddHalfMin(VF min, const QuantizedGroup* const (&x)[kRows], VF (&acc)[kRows]) {
+  const DF df;
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+    const float sum = x[m]->scale * static_cast<float>(SumOfSteps<kFirst, kLast>(*x[m]));
+    acc[m] = hn::MulAdd(min, hn::Set(df, sum), acc[m]);
   }
 }
 
@@ -265,7 +303,7 @@ void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* fi
           hwy::Prefetch(group + kPrefetchBytes + line * 64);
         }
       }
-      LoadWeights<kTraits.bits>(group + kTraits.scale_bytes() + 4 * lane, w);
+      LoadWeights<kFormat>(group + kTraits.scale_bytes() + 4 * lane, w);
       const VF scale = LoadScale<kTraits.wide_scales>(group, 0, lane);
       if constexpr (kTraits.scale_columns == kGroup) {
         AddScaled<kFormat, kRows, 0, kSteps>(w, scale, x, acc);
@@ -274,8 +312,18 @@ void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* fi
         const VF second = LoadScale<kTraits.wide_scales>(group, 1, lane);
         AddScaled<kFormat, kRows, kSteps / 2, kSteps>(w, second, x, acc);
       }
-      if constexpr (kTraits.has_min) {
-        const VF min = LoadScale<kTraits.wide_scales>(group, 1, lane);
+      if constexpr (kTraits.has_min && kTraits.scale_columns != kGroup) {
+        const VF first_min = LoadScale<kTraits.wide_scales>(group, 2, lane);
+        AddHalfMin<kRows, 0, kSteps / 2>(first_min, x, acc);
+        const VF second_min = LoadScale<kTraits.wide_scales>(group, 3, lane);
+        AddHalfMin<kRows, kSteps / 2, kSteps>(second_min, x, acc);
+      } else if constexpr (kTraits.has_min || kTraits.has_zero) {
+        VF min;
+        if constexpr (kTraits.has_zero) {
+          min = MinOfZero(group, scale, lane);
+        } else {
+          min = LoadScale<kTraits.wide_scales>(group, 1, lane);
+        }
 #pragma GCC unroll 16
         for (int m = 0; m < kRows; ++m) {
           acc[m] = hn::MulAdd(min, hn::Set(df, x[m]->scaled_sum), acc[m]);
@@ -338,6 +386,18 @@ void IntegerTileImpl(const PackedMatrix& weights, int tile, const QuantizedGroup
       return Tile<TileFormat::kInt8MinF32>(weights, tile, x, stride, num_rows, out);
     case TileFormat::kInt8HalfGroupF32:
       return Tile<TileFormat::kInt8HalfGroupF32>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kInt2HalfGroupMinF32:
+      return Tile<TileFormat::kInt2HalfGroupMinF32>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kInt4HalfGroupF32:
+      return Tile<TileFormat::kInt4HalfGroupF32>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kInt4Zero:
+      return Tile<TileFormat::kInt4Zero>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kIq4:
+      return Tile<TileFormat::kIq4>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kIq4F32:
+      return Tile<TileFormat::kIq4F32>(weights, tile, x, stride, num_rows, out);
+    case TileFormat::kFp4F32:
+      return Tile<TileFormat::kFp4F32>(weights, tile, x, stride, num_rows, out);
     case TileFormat::kF16:
     case TileFormat::kBF16:
     case TileFormat::kF32:

@@ -8,6 +8,7 @@ set(BATON_ENGINE_CPU_SOURCES
   ops/cpu/attention.cc
   ops/cpu/cpu_ops.cc
   ops/cpu/packed_matrix.cc
+  ops/cpu/unpacked_group.cc
   ops/cpu/weight_memory.cc
   threads/thread_pool.cc
   ${BATON_ENGINE_CPU_KERNELS})

@@ -67,7 +67,9 @@ TEST_P(DequantizeGoldenTest, EqualsGgufPyExactly) {
 INSTANTIATE_TEST_SUITE_P(EveryType, DequantizeGoldenTest,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
                                            DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                                           DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K,
+                                           DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS,
+                                           DType::kMXFP4),
                          [](const auto& param) { return std::string(DTypeName(param.param)); });
 
 std::vector<float> Dequantize(DType dtype, const std::vector<std::uint8_t>& bytes) {
@@ -125,6 +127,22 @@ TEST(DequantizeTest, Q4_KSubtractsTheMinimumOfEachGroup) {
   EXPECT_EQ(out[96], 4 * 2 - 8);
   EXPECT_EQ(out[128], 0);
   EXPECT_EQ(out[255], 0);
+}
+
+TEST(DequantizeTest, Int4SubtractsAZeroOfUpTo16) {
+  const auto out = Dequantize(DType::kInt4, Block({kOneLow, kOneHigh, 16}, 19, 0xF0));
+
+  EXPECT_EQ(out[0], 0 - 16);
+  EXPECT_EQ(out[15], 0 - 16);
+  EXPECT_EQ(out[16], 15 - 16);
+  EXPECT_EQ(out[31], 15 - 16);
+}
+
+TEST(DequantizeTest, MXFP4ReachesTheSmallestAndTheLargestScale) {
+  // Codes 1 (half of the scale) and 7 (six times the scale).
+  EXPECT_EQ(Dequantize(DType::kMXFP4, Block({0}, 17, 0x71))[0], 0x1p-128f);
+  EXPECT_EQ(Dequantize(DType::kMXFP4, Block({1}, 17, 0x71))[16], 0x1.8p-124f);
+  EXPECT_EQ(Dequantize(DType::kMXFP4, Block({252}, 17, 0x71))[16], 0x1.8p+127f);
 }
 
 TEST(DequantizeTest, HalfPrecisionConvertsEveryBitPattern) {

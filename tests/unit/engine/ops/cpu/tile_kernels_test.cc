@@ -225,11 +225,27 @@ TEST(PackedMatrixTest, KeepsQuantizedWeightsAsSmallAsTheFile) {
   std::mt19937 random(1);
   ThreadPool pool({.num_threads = 1});
   WeightMemory memory;
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kIQ4_NL, DType::kInt4}) {
     const RandomMatrix matrix(dtype, 64, 512, random);
     EXPECT_EQ(PackedMatrix::Pack(matrix.tensor(), pool, memory)->bytes(),
               matrix.tensor().data.size())
         << checkpoint::DTypeName(dtype);
+  }
+}
+
+TEST(PackedMatrixTest, NeverWidensAWeightToHalfPrecision) {
+  std::mt19937 random(1);
+  ThreadPool pool({.num_threads = 1});
+  WeightMemory memory;
+  for (const DType dtype : AllDTypes()) {
+    if (checkpoint::BlockElements(dtype) == 1) continue;
+    const RandomMatrix matrix(dtype, 64, 512, random);
+    const double weights = 64 * 512;
+    const double file_bits = 8.0 * static_cast<double>(matrix.tensor().data.size()) / weights;
+    const auto packed = PackedMatrix::Pack(matrix.tensor(), pool, memory);
+    const double bits = 8.0 * static_cast<double>(packed->bytes()) / weights;
+    EXPECT_LE(bits, file_bits <= 5 ? 6 : 10) << checkpoint::DTypeName(dtype);
   }
 }
 
