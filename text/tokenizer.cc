@@ -10,27 +10,39 @@
 namespace baton::text {
 namespace {
 
-void EncodePlain(const Pipeline& pipeline, std::string_view text, std::vector<std::int32_t>& ids) {
+// `at_front`: `text` begins where the text given to Encode begins.
+void EncodePlain(const Pipeline& pipeline, std::string_view text, bool at_front,
+                 std::vector<std::int32_t>& ids) {
   if (text.empty()) return;
   Pieces pieces;
   pieces.views.push_back(text);
+  pieces.at_front = at_front;
   for (const auto& step : pipeline.pre_tokenizers) step->Apply(pieces);
   for (const std::string_view word : pieces.views) pipeline.model->Tokenize(word, ids);
 }
 
-void EncodeNormalized(const Pipeline& pipeline, std::string_view text, bool parse_special,
-                      std::vector<std::int32_t>& ids) {
+void EncodeNormalized(const Pipeline& pipeline, std::string_view text, bool at_front,
+                      bool parse_special, std::vector<std::int32_t>& ids) {
   if (pipeline.normalized_matcher.empty()) {
-    EncodePlain(pipeline, text, ids);
+    EncodePlain(pipeline, text, at_front, ids);
     return;
   }
   for (const auto& part : pipeline.normalized_matcher.Find(text, parse_special)) {
     if (part.id >= 0) {
       ids.push_back(part.id);
     } else {
-      EncodePlain(pipeline, text.substr(part.begin, part.end - part.begin), ids);
+      EncodePlain(pipeline, text.substr(part.begin, part.end - part.begin),
+                  at_front && part.begin == 0, ids);
     }
   }
+}
+
+// Makes the bytes from `begin` on, those of `count` byte tokens in a row, what Hugging Face's
+// ByteFallback makes of them: U+FFFD for each byte if they are not UTF-8 as a whole.
+void CloseByteRun(std::size_t begin, std::size_t count, std::string& bytes) {
+  if (count == 0 || IsValidUtf8(std::string_view(bytes).substr(begin))) return;
+  bytes.resize(begin);
+  for (std::size_t i = 0; i < count; ++i) bytes += kReplacementCharacter;
 }
 
 }  // namespace
@@ -65,10 +77,14 @@ std::vector<std::int32_t> Tokenizer::Encode(std::string_view text, EncodeOptions
     const std::string_view piece = text.substr(part.begin, part.end - part.begin);
     if (part.id >= 0) {
       ids.push_back(part.id);
-    } else if (pipeline.normalizers.empty()) {
-      EncodeNormalized(pipeline, piece, options.parse_special, ids);
+      continue;
+    }
+    bool at_front = part.begin == 0;
+    if (pipeline.normalizers.empty()) {
+      EncodeNormalized(pipeline, piece, at_front, options.parse_special, ids);
     } else {
-      EncodeNormalized(pipeline, pipeline.Normalize(piece), options.parse_special, ids);
+      const std::string normalized = pipeline.Normalize(piece, at_front);
+      EncodeNormalized(pipeline, normalized, at_front, options.parse_special, ids);
     }
   }
   if (options.add_special_tokens) {
@@ -79,11 +95,25 @@ std::vector<std::int32_t> Tokenizer::Encode(std::string_view text, EncodeOptions
 
 std::string Tokenizer::Decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {
   std::string bytes;
+  bool is_first = true;
+  std::size_t run_begin = 0;
+  std::size_t run_count = 0;  // byte tokens in a row, up to here
   for (const std::int32_t id : ids) {
-    if (skip_special_tokens && IsSpecial(id)) continue;
-    bytes += TokenBytes(id);
+    if (!Exists(id) || (skip_special_tokens && IsSpecial(id))) continue;
+    if (pipeline_->tokens[id].is_byte) {
+      if (run_count++ == 0) run_begin = bytes.size();
+    } else {
+      CloseByteRun(run_begin, std::exchange(run_count, 0), bytes);
+    }
+    bytes += pipeline_->BytesOf(id, std::exchange(is_first, false));
   }
-  return IsValidUtf8(bytes) ? bytes : ToValidUtf8(bytes);
+  CloseByteRun(run_begin, run_count, bytes);
+  std::string text = IsValidUtf8(bytes) ? std::move(bytes) : ToValidUtf8(bytes);
+  return TextStripper(pipeline_->strip, /*at_front=*/true).Append(std::move(text));
+}
+
+bool Tokenizer::Exists(std::int32_t id) const {
+  return id >= 0 && id < vocab_size() && pipeline_->tokens[id].exists;
 }
 
 std::string_view Tokenizer::TokenBytes(std::int32_t id) const {

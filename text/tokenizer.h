@@ -40,11 +40,13 @@ class Tokenizer {
   std::vector<std::int32_t> Encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The text of `ids` as a whole; bytes that are not UTF-8 become U+FFFD, one for each maximal
-  // ill-formed subpart. Ids outside the vocabulary add nothing.
+  // ill-formed subpart; of byte tokens ("<0x0A>") one for each byte of a run that is not UTF-8 as a
+  // whole, as in the reference. Ids outside the vocabulary add nothing.
   std::string Decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
 
-  // The bytes `id` adds to a decoded text; need not be UTF-8 by themselves. Empty for an id outside
-  // the vocabulary. Valid as long as the tokenizer lives.
+  // The bytes `id` adds to a decoded text; need not be UTF-8 by themselves. At the front of a text
+  // it may be less: SentencePiece's vocabularies lose a space there. Empty for an id outside the
+  // vocabulary. Valid as long as the tokenizer lives.
   std::string_view TokenBytes(std::int32_t id) const;
 
   // TokenBytes made printable (U+FFFD for what is not UTF-8), for log-probabilities.
@@ -60,7 +62,9 @@ class Tokenizer {
   int vocab_size() const;
 
  private:
+  friend class IncrementalDetokenizer;
   explicit Tokenizer(std::unique_ptr<const Pipeline> pipeline);
+  bool Exists(std::int32_t id) const;
 
   const std::unique_ptr<const Pipeline> pipeline_;
 };

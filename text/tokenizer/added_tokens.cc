@@ -1,9 +1,8 @@
 #include "text/tokenizer/added_tokens.h"
 
-#include <unicode/uchar.h>
-
 #include <algorithm>
 
+#include "text/tokenizer/character_classes.h"
 #include "text/utf8.h"
 
 namespace baton::text {
@@ -12,14 +11,6 @@ namespace {
 std::uint64_t EdgeKey(std::uint32_t node, char byte) {
   return (static_cast<std::uint64_t>(node) << 8) | static_cast<unsigned char>(byte);
 }
-
-// \w of the reference's regex library: letters, marks, decimal digits, connectors.
-bool IsWord(char32_t c) {
-  const std::uint32_t mask = U_GC_L_MASK | U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0;
-}
-
-bool IsSpace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
 
 std::size_t PreviousStart(std::string_view text, std::size_t at) {
   do {
@@ -38,7 +29,7 @@ bool TouchesWord(std::string_view text, std::size_t begin, std::size_t end) {
 std::size_t SkipSpacesBack(std::string_view text, std::size_t at, std::size_t limit) {
   while (at > limit) {
     const std::size_t previous = PreviousStart(text, at);
-    if (!IsSpace(ReadUtf8Unit(text.substr(previous)).code_point)) break;
+    if (!IsWhiteSpace(ReadUtf8Unit(text.substr(previous)).code_point)) break;
     at = previous;
   }
   return std::max(at, limit);
@@ -47,7 +38,7 @@ std::size_t SkipSpacesBack(std::string_view text, std::size_t at, std::size_t li
 std::size_t SkipSpaces(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     const Utf8Unit unit = ReadUtf8Unit(text.substr(at));
-    if (!IsSpace(unit.code_point)) break;
+    if (!IsWhiteSpace(unit.code_point)) break;
     at += unit.num_bytes;
   }
   return at;
@@ -101,7 +92,8 @@ std::vector<AddedTokenMatcher::Part> AddedTokenMatcher::Find(std::string_view te
       ++at;
       continue;
     }
-    // A match that is not taken still uses its text up, as in the reference.
+    // Each match uses its text up, whether it is taken or not, and nothing more: white space that
+    // rstrip takes along may begin the next match. So it is in the reference.
     std::size_t begin = at;
     std::size_t end = at + found.num_bytes;
     at = end;
@@ -111,7 +103,7 @@ std::vector<AddedTokenMatcher::Part> AddedTokenMatcher::Find(std::string_view te
     if (found.token->rstrip) end = SkipSpaces(text, end);
     if (begin > done) parts.push_back({done, begin, -1});
     parts.push_back({begin, end, found.token->id});
-    done = at = end;
+    done = end;
   }
   if (done < text.size()) parts.push_back({done, text.size(), -1});
   return parts;

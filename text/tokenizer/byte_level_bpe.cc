@@ -1,45 +1,31 @@
 #include "text/tokenizer/byte_level_bpe.h"
 
-#include "absl/strings/str_cat.h"
+#include <optional>
+
 #include "absl/strings/string_view.h"
+#include "common/status.h"
 #include "text/tokenizer/byte_level.h"
 
 namespace baton::text {
 
-absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const ByteLevelBpeSpec& spec) {
+absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const BpeSpec& spec) {
   auto model = std::unique_ptr<ByteLevelBpe>(new ByteLevelBpe());
-  absl::flat_hash_map<std::string, std::int32_t> id_of;  // by the spelling in the file
-  id_of.reserve(spec.vocabulary.size());
+  const TokenIds ids = IdsBySpelling(spec);
   model->byte_ids_.fill(-1);
-  for (const auto& [token, id] : spec.vocabulary) {
-    id_of[token] = id;
+  for (const auto& [token, id] : ids) {
     const std::optional<std::string> bytes = BytesFromAlphabet(token);
     if (!bytes || bytes->empty()) continue;  // spelled outside the alphabet: never the result
     if (bytes->size() == 1) model->byte_ids_[static_cast<unsigned char>((*bytes)[0])] = id;
     if (spec.ignore_merges) model->words_[*bytes] = id;
   }
-  model->merges_.Reserve(spec.merges.size());
-  std::int32_t rank = 0;
-  for (const auto& [left, right] : spec.merges) {
-    const auto left_id = id_of.find(left);
-    const auto right_id = id_of.find(right);
-    const auto merged_id = id_of.find(absl::StrCat(left, right));
-    if (left_id == id_of.end() || right_id == id_of.end() || merged_id == id_of.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("BPE merge of tokens that the vocabulary lacks: number ", rank, ", \"", left,
-                       "\" and \"", right, "\""));
-    }
-    model->merges_.Add(left_id->second, right_id->second, {rank, merged_id->second});
-    ++rank;
+  BATON_ASSIGN_OR_RETURN(model->merges_, MakeMergeTable(spec, ids));
+  // The bytes that UTF-8 never has need no token.
+  bool covers_everything = true;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool occurs = byte != 0xC0 && byte != 0xC1 && byte <= 0xF4;
+    covers_everything &= !occurs || model->byte_ids_[byte] >= 0;
   }
-  if (spec.unk_token) {
-    const auto unk_id = id_of.find(*spec.unk_token);
-    if (unk_id == id_of.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unk_token is not in the vocabulary: \"", *spec.unk_token, "\""));
-    }
-    model->unk_id_ = unk_id->second;
-  }
+  BATON_ASSIGN_OR_RETURN(model->unk_id_, UnkId(spec, ids, covers_everything));
   model->fuse_unk_ = spec.fuse_unk;
   return model;
 }

@@ -20,8 +20,8 @@ bool IsAdded(TokenType type) {
          type == TokenType::kUnknown;
 }
 
-absl::StatusOr<ByteLevelBpeSpec> MakeSpec(const GgufVocabulary& gguf) {
-  ByteLevelBpeSpec spec;
+absl::StatusOr<BpeSpec> MakeSpec(const GgufVocabulary& gguf) {
+  BpeSpec spec;
   for (std::size_t id = 0; id < gguf.tokens.size(); ++id) {
     spec.vocabulary.emplace_back(gguf.tokens[id], static_cast<std::int32_t>(id));
   }
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> BuildFromGguf(const GgufVocabulary& gg
   }
   auto pipeline = std::make_unique<Pipeline>();
   BATON_RETURN_IF_ERROR(AddPreTokenizers(*known, *pipeline));
-  BATON_ASSIGN_OR_RETURN(ByteLevelBpeSpec spec, MakeSpec(gguf));
+  BATON_ASSIGN_OR_RETURN(BpeSpec spec, MakeSpec(gguf));
   spec.ignore_merges = known->ignore_merges;
   BATON_ASSIGN_OR_RETURN(pipeline->model, ByteLevelBpe::Create(spec));
   std::vector<AddedToken> added = AddTokens(gguf, *pipeline);

@@ -2,8 +2,14 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/character_classes.h"
+#include "text/utf8.h"
 
 namespace baton::text {
 namespace {
@@ -12,7 +18,7 @@ class UnicodeNormalizer final : public Normalizer {
  public:
   explicit UnicodeNormalizer(const icu::Normalizer2& form) : form_(form) {}
 
-  std::string Normalize(std::string_view text) const override {
+  std::string Normalize(std::string_view text, bool&) const override {
     const icu::StringPiece piece(text.data(), static_cast<std::int32_t>(text.size()));
     UErrorCode error = U_ZERO_ERROR;
     std::string out;
@@ -23,6 +29,141 @@ class UnicodeNormalizer final : public Normalizer {
 
  private:
   const icu::Normalizer2& form_;  // a singleton of ICU
+};
+
+class Replace final : public Normalizer {
+ public:
+  Replace(std::unique_ptr<Pattern> pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+
+  std::string Normalize(std::string_view text, bool& keeps_front) const override {
+    std::string out;
+    out.reserve(text.size() + text.size() / 2);
+    ForEachPart(*pattern_, text, [&](std::size_t begin, std::size_t end, bool is_match) {
+      if (!is_match) {
+        out += text.substr(begin, end - begin);
+        return;
+      }
+      // What replaces a single character stands for it; what replaces more stands for the last.
+      if (begin == 0 && end > 0 && (content_.empty() || end > NextCharacter(text, 0))) {
+        keeps_front = false;
+      }
+      out += content_;
+    });
+    return out;
+  }
+
+ private:
+  const std::unique_ptr<Pattern> pattern_;
+  const std::string content_;
+};
+
+class Prepend final : public Normalizer {
+ public:
+  explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  std::string Normalize(std::string_view text, bool&) const override {
+    std::string out;
+    if (text.empty()) return out;
+    out.reserve(prefix_.size() + text.size());
+    out += prefix_;
+    out += text;
+    return out;
+  }
+
+ private:
+  const std::string prefix_;
+};
+
+class Strip final : public Normalizer {
+ public:
+  Strip(bool left, bool right) : left_(left), right_(right) {}
+
+  std::string Normalize(std::string_view text, bool& keeps_front) const override {
+    std::size_t first_kept = std::string_view::npos;
+    std::size_t end = 0;  // of the last character that is no white space
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Unit unit = ReadUtf8Unit(text.substr(at));
+      if (!IsWhiteSpace(unit.code_point)) {
+        if (first_kept == std::string_view::npos) first_kept = at;
+        end = at + unit.num_bytes;
+      }
+      at += unit.num_bytes;
+    }
+    if (first_kept == std::string_view::npos) first_kept = text.size();
+    const std::size_t begin = left_ ? first_kept : 0;
+    if (!right_) end = text.size();
+    if (begin > 0) keeps_front = false;
+    return std::string(text.substr(begin, end > begin ? end - begin : 0));
+  }
+
+ private:
+  const bool left_;
+  const bool right_;
+};
+
+constexpr char32_t kDropped = 0x110000;
+
+// Maps each character to another or to kDropped.
+class MapCharacters final : public Normalizer {
+ public:
+  explicit MapCharacters(char32_t (*map)(char32_t)) : map_(map) {}
+
+  std::string Normalize(std::string_view text, bool& keeps_front) const override {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Unit unit = ReadUtf8Unit(text.substr(at));
+      const char32_t mapped = map_(unit.code_point);
+      if (mapped != kDropped) AppendUtf8(mapped, out);
+      if (mapped == kDropped && at == 0) keeps_front = false;
+      at += unit.num_bytes;
+    }
+    return out;
+  }
+
+ private:
+  char32_t (*const map_)(char32_t);
+};
+
+char32_t DropMark(char32_t c) { return IsMark(c) ? kDropped : c; }
+
+// The lists are those of SentencePiece's nmt rules as Hugging Face's tokenizers have them.
+char32_t MapNmt(char32_t c) {
+  if ((c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+      c == 0x9F) {
+    return kDropped;
+  }
+  if (c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+      c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD) {
+    return ' ';
+  }
+  return c;
+}
+
+class Lowercase final : public Normalizer {
+ public:
+  std::string Normalize(std::string_view text, bool&) const override {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Unit unit = ReadUtf8Unit(text.substr(at));
+      if (unit.code_point == 0x130) {
+        out += "i\u0307";  // the one character whose lower case is two, in any context
+      } else {
+        AppendUtf8(static_cast<char32_t>(u_tolower(static_cast<UChar32>(unit.code_point))), out);
+      }
+      at += unit.num_bytes;
+    }
+    return out;
+  }
+};
+
+class ByteAlphabetNormalizer final : public Normalizer {
+ public:
+  std::string Normalize(std::string_view text, bool&) const override {
+    return AlphabetFromBytes(text);
+  }
 };
 
 }  // namespace
@@ -40,6 +181,22 @@ absl::StatusOr<std::unique_ptr<Normalizer>> MakeUnicodeNormalizer(std::string_vi
         absl::StrCat("unsupported normalizer: ", absl::string_view(form.data(), form.size())));
   }
   return std::make_unique<UnicodeNormalizer>(*instance);
+}
+
+std::unique_ptr<Normalizer> MakeReplace(std::unique_ptr<Pattern> pattern, std::string content) {
+  return std::make_unique<Replace>(std::move(pattern), std::move(content));
+}
+std::unique_ptr<Normalizer> MakePrepend(std::string prefix) {
+  return std::make_unique<Prepend>(std::move(prefix));
+}
+std::unique_ptr<Normalizer> MakeStrip(bool left, bool right) {
+  return std::make_unique<Strip>(left, right);
+}
+std::unique_ptr<Normalizer> MakeLowercase() { return std::make_unique<Lowercase>(); }
+std::unique_ptr<Normalizer> MakeStripAccents() { return std::make_unique<MapCharacters>(DropMark); }
+std::unique_ptr<Normalizer> MakeNmt() { return std::make_unique<MapCharacters>(MapNmt); }
+std::unique_ptr<Normalizer> MakeByteAlphabetNormalizer() {
+  return std::make_unique<ByteAlphabetNormalizer>();
 }
 
 }  // namespace baton::text

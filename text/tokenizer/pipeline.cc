@@ -4,10 +4,18 @@
 
 namespace baton::text {
 
-std::string Pipeline::Normalize(std::string_view text) const {
+std::string Pipeline::Normalize(std::string_view text, bool& keeps_front) const {
   std::string out(text);
-  for (const auto& normalizer : normalizers) out = normalizer->Normalize(out);
+  for (const auto& normalizer : normalizers) out = normalizer->Normalize(out, keeps_front);
   return out;
+}
+
+std::string_view Pipeline::BytesOf(std::int32_t id, bool is_first) const {
+  if (is_first && !first_bytes.empty()) {
+    const auto it = first_bytes.find(id);
+    if (it != first_bytes.end()) return it->second;
+  }
+  return tokens[static_cast<std::size_t>(id)].bytes;
 }
 
 void Pipeline::Finish(std::vector<AddedToken> added) {
@@ -22,7 +30,8 @@ void Pipeline::Finish(std::vector<AddedToken> added) {
     id_by_bytes[token.content] = token.id;  // an added token wins over one of the model
     tokens[token.id].special = token.special;
     if (token.normalized) {
-      normalized_patterns.push_back(Normalize(token.content));
+      bool keeps_front = true;
+      normalized_patterns.push_back(Normalize(token.content, keeps_front));
       normalized.push_back(std::move(token));
     } else {
       raw_patterns.push_back(token.content);

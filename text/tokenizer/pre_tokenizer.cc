@@ -2,19 +2,24 @@
 
 #include <utility>
 
+#include "text/tokenizer/byte_level.h"
+
 namespace baton::text {
 namespace {
 
 class Split final : public PreTokenizer {
  public:
-  Split(Regex regex, SplitBehavior behavior, bool invert)
-      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
+  Split(std::unique_ptr<Pattern> pattern, SplitBehavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void Apply(Pieces& pieces) const override {
+    if (pieces.views.empty()) return;
+    const char* const front = pieces.views.front().data();
     std::vector<std::string_view> out;
     out.reserve(pieces.views.size() * 2);
     for (const std::string_view piece : pieces.views) Cut(piece, out);
     pieces.views = std::move(out);
+    pieces.at_front &= !pieces.views.empty() && pieces.views.front().data() == front;
   }
 
  private:
@@ -27,43 +32,19 @@ class Split final : public PreTokenizer {
   void Cut(std::string_view piece, std::vector<std::string_view>& out) const {
     if (behavior_ == SplitBehavior::kIsolated) {
       // The common case: every part stands alone, so `invert_` makes no difference.
-      ForEachPart(piece, [&](const Part& part) {
-        out.push_back(piece.substr(part.begin, part.end - part.begin));
+      ForEachPart(*pattern_, piece, [&](std::size_t begin, std::size_t end, bool) {
+        if (end > begin) out.push_back(piece.substr(begin, end - begin));
       });
       return;
     }
     std::vector<Part> parts;
-    ForEachPart(piece, [&](Part part) {
-      part.is_match = part.is_match != invert_;
-      parts.push_back(part);
+    ForEachPart(*pattern_, piece, [&](std::size_t begin, std::size_t end, bool is_match) {
+      parts.push_back({begin, end, is_match != invert_});
     });
     for (const Part& part : Merge(parts)) {
       if (part.is_match && behavior_ == SplitBehavior::kRemoved) continue;
-      out.push_back(piece.substr(part.begin, part.end - part.begin));
+      if (part.end > part.begin) out.push_back(piece.substr(part.begin, part.end - part.begin));
     }
-  }
-
-  template <class Callback>
-  void ForEachPart(std::string_view piece, Callback callback) const {
-    std::size_t done = 0;  // everything before it has been given out
-    std::size_t from = 0;
-    while (from < piece.size()) {
-      const std::optional<Regex::Match> match = regex_.Find(piece, from);
-      if (!match) break;
-      if (match->end == match->begin) {  // an empty match cuts, but is no part itself
-        if (match->begin > done) callback(Part{done, match->begin, false});
-        done = match->begin;
-        from = match->begin + 1;
-        while (from < piece.size() && (static_cast<unsigned char>(piece[from]) & 0xC0) == 0x80) {
-          ++from;
-        }
-        continue;
-      }
-      if (match->begin > done) callback(Part{done, match->begin, false});
-      callback(Part{match->begin, match->end, true});
-      done = from = match->end;
-    }
-    if (done < piece.size()) callback(Part{done, piece.size(), false});
   }
 
   std::vector<Part> Merge(const std::vector<Part>& parts) const {
@@ -88,7 +69,7 @@ class Split final : public PreTokenizer {
     return merged;
   }
 
-  const Regex regex_;
+  const std::unique_ptr<Pattern> pattern_;
   const SplitBehavior behavior_;
   const bool invert_;
 };
@@ -105,12 +86,88 @@ class PrefixSpace final : public PreTokenizer {
   }
 };
 
+class ByteAlphabet final : public PreTokenizer {
+ public:
+  void Apply(Pieces& pieces) const override {
+    for (std::string_view& piece : pieces.views) {
+      piece = pieces.owned.emplace_back(AlphabetFromBytes(piece));
+    }
+  }
+};
+
+class Metaspace final : public PreTokenizer {
+ public:
+  Metaspace(std::string replacement, PrependScheme prepend, bool split)
+      : replacement_(std::move(replacement)), prepend_(prepend), split_(split) {}
+
+  void Apply(Pieces& pieces) const override {
+    std::vector<std::string_view> out;
+    bool at_front = pieces.at_front;
+    for (const std::string_view piece : pieces.views) {
+      const std::string_view rewritten = pieces.owned.emplace_back(Rewrite(piece, at_front));
+      if (split_) {
+        Cut(rewritten, out);
+      } else {
+        out.push_back(rewritten);
+      }
+      at_front = false;
+    }
+    pieces.views = std::move(out);
+  }
+
+ private:
+  std::string Rewrite(std::string_view piece, bool at_front) const {
+    std::string out;
+    out.reserve(piece.size() + 2 * replacement_.size());
+    const bool has_front = piece.front() == ' ' || piece.starts_with(replacement_);
+    const bool wanted =
+        prepend_ == PrependScheme::kAlways || (prepend_ == PrependScheme::kFirst && at_front);
+    if (wanted && !has_front) out = replacement_;
+    for (const char c : piece) {
+      if (c == ' ') {
+        out += replacement_;
+      } else {
+        out += c;
+      }
+    }
+    return out;
+  }
+
+  void Cut(std::string_view piece, std::vector<std::string_view>& out) const {
+    std::size_t begin = 0;
+    while (begin < piece.size()) {
+      const bool at_replacement = piece.substr(begin).starts_with(replacement_);
+      std::size_t next =
+          piece.find(replacement_, begin + (at_replacement ? replacement_.size() : 0));
+      if (next == std::string_view::npos) next = piece.size();
+      out.push_back(piece.substr(begin, next - begin));
+      begin = next;
+    }
+  }
+
+  const std::string replacement_;
+  const PrependScheme prepend_;
+  const bool split_;
+};
+
 }  // namespace
 
+std::unique_ptr<PreTokenizer> MakeSplit(std::unique_ptr<Pattern> pattern, SplitBehavior behavior,
+                                        bool invert) {
+  return std::make_unique<Split>(std::move(pattern), behavior, invert);
+}
+
 std::unique_ptr<PreTokenizer> MakeSplit(Regex regex, SplitBehavior behavior, bool invert) {
-  return std::make_unique<Split>(std::move(regex), behavior, invert);
+  return MakeSplit(MakeRegexPattern(std::move(regex)), behavior, invert);
 }
 
 std::unique_ptr<PreTokenizer> MakePrefixSpace() { return std::make_unique<PrefixSpace>(); }
+
+std::unique_ptr<PreTokenizer> MakeByteAlphabet() { return std::make_unique<ByteAlphabet>(); }
+
+std::unique_ptr<PreTokenizer> MakeMetaspace(std::string replacement, PrependScheme prepend,
+                                            bool split) {
+  return std::make_unique<Metaspace>(std::move(replacement), prepend, split);
+}
 
 }  // namespace baton::text

@@ -79,17 +79,25 @@ TEST(TokenizerBuildTest, AddedTokensTakeTheSpaceTheyAreToldTo) {
 
 TEST(TokenizerBuildTest, SingleWordTokensStandAlone) {
   Json file = SmallFile();
-  file["added_tokens"] = Json::parse(R"([{"id": 20, "content": "ab", "single_word": true}])");
+  file["added_tokens"] = Json::parse(R"([{"id": 20, "content": "ca", "single_word": true}])");
 
-  EXPECT_EQ(MustBuild(file)->Encode("ab abc ab"), (Ids{20, 6, 0, 4, 6, 20}));
+  EXPECT_EQ(MustBuild(file)->Encode("ca cab ca"), (Ids{20, 6, 2, 3, 6, 20}));
 }
 
 TEST(TokenizerBuildTest, TheLongestOfTheLeftmostAddedTokensWins) {
   Json file = SmallFile();
-  file["added_tokens"] = Json::parse(R"([{"id": 20, "content": "ab", "normalized": false},
-    {"id": 21, "content": "abc", "normalized": false}, {"id": 22, "content": "bca", "normalized": false}])");
+  file["added_tokens"] = Json::parse(R"([{"id": 20, "content": "ca", "normalized": false},
+    {"id": 21, "content": "cab", "normalized": false}, {"id": 22, "content": "abb", "normalized": false}])");
 
-  EXPECT_EQ(MustBuild(file)->Encode("abcab"), (Ids{21, 20}));
+  EXPECT_EQ(MustBuild(file)->Encode("cabbca"), (Ids{21, 1, 20}));
+}
+
+TEST(TokenizerBuildTest, AnAddedTokenOfTheVocabularyHasItsIdThere) {
+  Json file = SmallFile();
+  file["added_tokens"] = Json::parse(R"([{"id": 20, "content": "ab", "special": true}])");
+
+  EXPECT_EQ(MustBuild(file)->Encode("cab"), (Ids{2, 3}));
+  EXPECT_TRUE(MustBuild(file)->IsSpecial(3));
 }
 
 TEST(TokenizerBuildTest, ThePostProcessorAddsItsTokens) {
@@ -136,18 +144,26 @@ TEST(TokenizerBuildTest, RefusesWhatIsNotSupportedByName) {
     const char* named;
   };
   for (const Case& c : {
-           Case{"/model/type", R"("WordPiece")", "WordPiece"},
-           Case{"/model/byte_fallback", "true", "byte_fallback"},
+           Case{"/model/type", R"("WordPiece")", "supported are BPE, Unigram"},
+           Case{"/model/continuing_subword_prefix", R"("##")", "continuing_subword_prefix"},
            Case{"/model/end_of_word_suffix", R"("</w>")", "end_of_word_suffix"},
            Case{"/model/dropout", "0.1", "dropout"},
-           Case{"/normalizer", R"({"type": "Lowercase"})", "Lowercase"},
-           Case{"/pre_tokenizer", R"({"type": "Metaspace"})", "Metaspace"},
-           Case{"/pre_tokenizer", "null", "ByteLevel"},
-           Case{"/decoder", R"({"type": "WordPiece"})", "WordPiece"},
-           Case{"/post_processor", R"({"type": "BertProcessing"})", "BertProcessing"},
+           Case{"/normalizer", R"({"type": "BertNormalizer"})",
+                "BertNormalizer; supported are NFC"},
+           Case{"/normalizer", R"({"lowercase": true})", "normalizer"},
+           Case{"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "UnicodeScripts; supported are"},
+           Case{"/decoder", R"({"type": "WordPiece"})", "WordPiece; supported are ByteLevel"},
+           Case{"/decoder", "null", "decoder"},
+           Case{"/decoder",
+                R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]})",
+                "ByteFallback at that place"},
+           Case{"/post_processor", R"({"type": "Other"})", "Other; supported are Template"},
            Case{"/pre_tokenizer",
-                R"({"type": "Split", "pattern": {"Regex": "[a[bc]]"}, "behavior": "Isolated"})",
-                "a class within a class"},
+                R"({"type": "Split", "pattern": {"Regex": "[[:alpha:]]"}, "behavior": "Isolated"})",
+                "[:alpha:]"},
+           Case{"/pre_tokenizer",
+                R"({"type": "Split", "pattern": {"String": "-"}, "behavior": "Dropped"})",
+                "Dropped; supported are Removed"},
        }) {
     SCOPED_TRACE(c.named);
     Json file = SmallFile();
@@ -173,6 +189,14 @@ TEST(TokenizerBuildTest, RefusesDamagedFiles) {
            Case{"/model/vocab/a", "1"},  // the id of "b"
            Case{"/model/vocab/a", "2000000000"},
            Case{"/added_tokens/0/id", "2000000000"},
+           Case{"/added_tokens/0/id", "1"},  // the id of "b"
+           Case{"/added_tokens/0/special", "1"},
+           Case{"/model/byte_fallback", R"("yes")"},
+           Case{"/model/unk_token", R"("<unk>")"},  // no token, and needed
+           Case{"/normalizer", R"({"type": "Prepend"})"},
+           Case{"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "/////w=="})"},
+           Case{"/pre_tokenizer", R"({"type": "Metaspace", "replacement": "ab"})"},
+           Case{"/pre_tokenizer", R"({"type": "Split", "behavior": "Isolated"})"},
            Case{"/model", "null"},
        }) {
     SCOPED_TRACE(std::string(c.pointer) + " = " + c.value);

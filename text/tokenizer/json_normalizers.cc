@@ -1,0 +1,70 @@
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "text/tokenizer/precompiled_normalizer.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace baton::text {
+namespace {
+
+constexpr std::string_view kSupported =
+    "NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase, StripAccents, Nmt, Precompiled, "
+    "ByteLevel, Sequence";
+
+absl::StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(JsonPart step) {
+  const std::string type = TypeOf(step);
+  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+    return MakeUnicodeNormalizer(type);
+  }
+  if (type == "Replace") {
+    BATON_ASSIGN_OR_RETURN(std::unique_ptr<Pattern> pattern, ReadPattern(step));
+    BATON_ASSIGN_OR_RETURN(std::string content, StringMember(step, "content"));
+    return MakeReplace(std::move(pattern), std::move(content));
+  }
+  if (type == "Prepend") {
+    BATON_ASSIGN_OR_RETURN(std::string prefix, StringMember(step, "prepend"));
+    return MakePrepend(std::move(prefix));
+  }
+  if (type == "Strip") {
+    BATON_ASSIGN_OR_RETURN(const bool left, BoolMember(step, "strip_left", false));
+    BATON_ASSIGN_OR_RETURN(const bool right, BoolMember(step, "strip_right", false));
+    return MakeStrip(left, right);
+  }
+  if (type == "Lowercase") return MakeLowercase();
+  if (type == "StripAccents") return MakeStripAccents();
+  if (type == "Nmt") return MakeNmt();
+  if (type == "Precompiled") {
+    BATON_ASSIGN_OR_RETURN(const std::string map, StringMember(step, "precompiled_charsmap", ""));
+    return MakePrecompiledNormalizer(map);
+  }
+  if (type == "ByteLevel") return MakeByteAlphabetNormalizer();
+  return Unsupported("normalizer", type, kSupported);
+}
+
+}  // namespace
+
+absl::Status AddNormalizers(JsonPart root, Pipeline& pipeline) {
+  BATON_ASSIGN_OR_RETURN(const std::vector<JsonPart> steps,
+                         StepsOf(root, "normalizer", "normalizers"));
+  for (const JsonPart step : steps) {
+    BATON_ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> normalizer, ReadNormalizer(step));
+    pipeline.normalizers.push_back(std::move(normalizer));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Pattern>> ReadPattern(JsonPart part) {
+  const std::optional<JsonPart> pattern = Member(part, "pattern");
+  if (!pattern) return Damaged(absl::StrCat(TypeOf(part), " without a pattern"));
+  if (Member(*pattern, "String")) {
+    BATON_ASSIGN_OR_RETURN(std::string literal, StringMember(*pattern, "String"));
+    return MakeLiteralPattern(std::move(literal));
+  }
+  if (!Member(*pattern, "Regex")) {
+    return Damaged(absl::StrCat(TypeOf(part), ": its pattern has neither String nor Regex"));
+  }
+  BATON_ASSIGN_OR_RETURN(const std::string source, StringMember(*pattern, "Regex"));
+  BATON_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(source));
+  return MakeRegexPattern(std::move(regex));
+}
+
+}  // namespace baton::text
