@@ -54,13 +54,6 @@ absl::Status CheckFixedSettings(std::span<const FixedSetting> settings, const Fa
   return absl::OkStatus();
 }
 
-absl::Status CheckQuantization(const JsonObject& config) {
-  const std::string text = config.Text("quantization_config");
-  if (text == "null") return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("unsupported: quantization_config is ", Quoted(text)));
-}
-
 // Sizes, with the family's defaults for keys that are left out. A key that is null has none.
 absl::Status ReadConfigSizes(const JsonObject& config, const Family& family,
                              ModelMetadata& metadata) {
@@ -232,7 +225,6 @@ absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& whole)
   HuggingFaceConfig result;
   BATON_ASSIGN_OR_RETURN(result.family, ReadFamily(whole));
   const Family& family = *result.family;
-  BATON_RETURN_IF_ERROR(CheckQuantization(whole));
   BATON_ASSIGN_OR_RETURN(const JsonObject config, TextSettings(whole, family));
   BATON_RETURN_IF_ERROR(CheckFixedSettings(kNeverOther, family, config));
   BATON_RETURN_IF_ERROR(CheckFixedSettings(family.fixed, family, config));

@@ -145,7 +145,11 @@ class Binder {
 
   void Add(std::string name, const StoredTensor& stored, std::vector<std::int64_t> shape,
            std::span<const std::byte> data) {
-    Tensor tensor{.name = name, .dtype = *stored.dtype, .shape = std::move(shape), .data = data};
+    Tensor tensor{.name = name,
+                  .dtype = *stored.dtype,
+                  .shape = std::move(shape),
+                  .data = data,
+                  .column_order = stored.column_order};
     tensors_.emplace(std::move(name), std::move(tensor));
   }
 
@@ -208,7 +212,8 @@ bool MayBeLeft(const Family& family, FileFormat format, const ModelMetadata& met
 absl::Status CheckNoneLeft(const Family& family, FileFormat format, const ModelMetadata& metadata,
                            const StoredTensors& stored, const Binder& binder) {
   for (const auto& [name, tensor] : stored) {
-    if (binder.IsUsed(name) || MayBeLeft(family, format, metadata, name)) continue;
+    if (binder.IsUsed(name) || tensor.may_be_left || MayBeLeft(family, format, metadata, name))
+      continue;
     return absl::FailedPreconditionError(
         absl::StrCat("unknown tensor: ", Quoted(name), " is no part of architecture ",
                      std::string(family.name), " with these settings"));

@@ -161,8 +161,6 @@ const Refusal kRefusals[] = {
      "'partial_rotary_factor' out of range: 1.5"},
     {"MlpBiasIsNumber", "mlp_bias", "1", kInvalid, "'mlp_bias': wrong type"},
     {"Relu", "hidden_act", R"("relu2")", kUnsupported, "hidden_act is 'relu2'"},
-    {"Quantized", "quantization_config", R"({"quant_method":"awq"})", kUnsupported,
-     "unsupported: quantization_config is"},
     {"BiasIsNumber", "attention_bias", "1", kInvalid, "'attention_bias': wrong type"},
 };
 
