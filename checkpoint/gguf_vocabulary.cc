@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/printable.h"
@@ -36,8 +38,23 @@ constexpr std::string_view kEndTexts[] = {
     "<|eom_id|>", "<EOT>",      "<|end_of_text|>", "</s>",          "<|endofturn|>",
 };
 
-// Pre-tokenizers whose models begin with BOS although old files do not say so.
-constexpr std::string_view kBosByDefault[] = {"llama3", "llama-v3", "llama-bpe"};
+// Pre-tokenizers whose models begin with BOS where the file does not say.
+constexpr std::string_view kBosByDefault[] = {
+    "llama3",  "llama-v3", "llama-bpe", "falcon3", "falcon-h1",
+    "pixtral", "midm-2.0", "lfm2",      "tekken",  "chameleon",
+};
+
+// Ids that old files of a kind leave out.
+struct DefaultId {
+  std::string_view model;
+  std::string_view role;
+  std::int32_t id;
+};
+
+constexpr DefaultId kDefaultIds[] = {
+    {"llama", "bos_token", 1}, {"llama", "eos_token", 2}, {"llama", "unk_token", 0},
+    {"t5", "eos_token", 1},    {"t5", "unk_token", 2},    {"t5", "pad_token", 0},
+};
 
 struct SamplingKey {
   std::string_view gguf;
@@ -93,14 +110,42 @@ absl::Status ReadScores(const GgufMetadata& metadata, GgufVocabulary& vocabulary
 }
 
 absl::Status ReadFlags(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  const bool unigram = vocabulary.model == "t5";
   const bool sentencepiece = vocabulary.model == "llama";
   BATON_ASSIGN_OR_RETURN(const auto add_bos, metadata.Bool("tokenizer.ggml.add_bos_token"));
   BATON_ASSIGN_OR_RETURN(const auto add_eos, metadata.Bool("tokenizer.ggml.add_eos_token"));
   BATON_ASSIGN_OR_RETURN(const auto space, metadata.Bool("tokenizer.ggml.add_space_prefix"));
+  BATON_ASSIGN_OR_RETURN(const auto remove_extra,
+                         metadata.Bool("tokenizer.ggml.remove_extra_whitespaces"));
   vocabulary.add_bos =
       add_bos.value_or(sentencepiece || Contains(kBosByDefault, std::string_view(vocabulary.pre)));
-  vocabulary.add_eos = add_eos.value_or(false);
-  vocabulary.add_space_prefix = space.value_or(sentencepiece);
+  vocabulary.add_eos = add_eos.value_or(unigram);
+  vocabulary.add_space_prefix = space.value_or(sentencepiece || unigram);
+  vocabulary.remove_extra_whitespaces = remove_extra.value_or(false);
+  return absl::OkStatus();
+}
+
+absl::Status ReadCharsmap(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+  BATON_ASSIGN_OR_RETURN(const auto bytes, metadata.Integers(kKey));
+  if (!bytes.has_value()) return absl::OkStatus();
+  vocabulary.precompiled_charsmap.reserve(bytes->size());
+  for (const std::int64_t byte : *bytes) {
+    if (byte < -128 || byte > 255) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("metadata %s: not a byte: %d", Quoted(kKey), byte));
+    }
+    vocabulary.precompiled_charsmap.push_back(static_cast<char>(byte));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadModelName(const GgufMetadata& metadata, GgufVocabulary& vocabulary) {
+  BATON_ASSIGN_OR_RETURN(const auto name, metadata.String("general.name"));
+  const std::string lower = absl::AsciiStrToLower(
+      name.has_value() ? absl::string_view(name->data(), name->size()) : absl::string_view());
+  vocabulary.special_tokens_strip_right =
+      absl::StrContains(lower, "phi-3") || absl::StrContains(lower, "phi3");
   return absl::OkStatus();
 }
 
@@ -123,6 +168,8 @@ absl::StatusOr<GgufVocabulary> ReadVocabulary(const GgufMetadata& metadata,
   BATON_ASSIGN_OR_RETURN(const auto* merges, metadata.Strings("tokenizer.ggml.merges"));
   if (merges != nullptr) vocabulary.merges.assign(merges->begin(), merges->end());
   BATON_RETURN_IF_ERROR(ReadFlags(metadata, vocabulary));
+  BATON_RETURN_IF_ERROR(ReadCharsmap(metadata, vocabulary));
+  BATON_RETURN_IF_ERROR(ReadModelName(metadata, vocabulary));
   return vocabulary;
 }
 
@@ -144,20 +191,35 @@ absl::Status ReadEndIds(const GgufMetadata& metadata, TextAssets& assets) {
   return absl::OkStatus();
 }
 
+std::optional<std::int64_t> DefaultIdOf(const GgufVocabulary& vocabulary, std::string_view role) {
+  for (const DefaultId& known : kDefaultIds) {
+    if (known.model != vocabulary.model || known.role != role) continue;
+    if (static_cast<std::size_t>(known.id) < vocabulary.tokens.size()) return known.id;
+  }
+  return std::nullopt;
+}
+
 absl::Status ReadRoles(const GgufMetadata& metadata, TextAssets& assets) {
   const std::vector<std::string>& tokens = assets.gguf->tokens;
   for (const Role& role : kRoles) {
-    BATON_ASSIGN_OR_RETURN(const auto id, metadata.Integer(role.key));
+    BATON_ASSIGN_OR_RETURN(auto id, metadata.Integer(role.key));
+    if (!id.has_value()) id = DefaultIdOf(*assets.gguf, role.name);
     if (!id.has_value() || *id == std::numeric_limits<std::uint32_t>::max()) continue;  // "none"
     BATON_RETURN_IF_ERROR(CheckTokenId(role.key, *id, tokens.size()));
     const auto token = static_cast<std::int32_t>(*id);
     assets.special_tokens[std::string(role.name)] = tokens[static_cast<std::size_t>(token)];
     if (role.name == "bos_token") assets.bos_id = token;
+    if (role.name == "eos_token") assets.gguf->eos_id = token;
+    if (role.name == "unk_token") assets.gguf->unk_id = token;
     if (role.ends_output) assets.eos_ids.push_back(token);
   }
   if (assets.gguf->add_bos && !assets.bos_id.has_value()) {
     return absl::InvalidArgumentError(
         "missing key: 'tokenizer.ggml.bos_token_id', since every prompt begins with it");
+  }
+  if (assets.gguf->add_eos && !assets.gguf->eos_id.has_value()) {
+    return absl::InvalidArgumentError(
+        "missing key: 'tokenizer.ggml.eos_token_id', since every prompt ends with it");
   }
   return absl::OkStatus();
 }

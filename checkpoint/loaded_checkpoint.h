@@ -8,7 +8,6 @@
 
 #include "absl/base/call_once.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/int4_repacking.h"
 #include "checkpoint/mapped_file.h"
 
 namespace baton::checkpoint {
@@ -18,9 +17,7 @@ struct CheckpointParts {
   ModelMetadata metadata;
   TextAssets text_assets;
   std::map<std::string, Tensor, std::less<>> tensors;
-  // Kept while tensors point into them.
-  std::vector<std::unique_ptr<MappedFile>> files;
-  RepackedWeights repacked;
+  std::vector<std::unique_ptr<MappedFile>> files;  // kept while tensors point into them
 };
 
 // The one implementation of Checkpoint: readers of all formats end here. Thread-safe; the

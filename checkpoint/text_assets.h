@@ -21,15 +21,22 @@ enum class TokenType : std::uint8_t {
 
 // A vocabulary as GGUF carries it.
 struct GgufVocabulary {
-  std::string model;  // tokenizer.ggml.model: "gpt2", "llama", ...
+  std::string model;  // tokenizer.ggml.model: "gpt2", "llama", "t5", ...
   std::string pre;    // tokenizer.ggml.pre: "smollm", ...; empty when absent
   std::vector<std::string> tokens;
   std::vector<TokenType> types;     // same length as tokens
   std::vector<float> scores;        // same length, or empty
   std::vector<std::string> merges;  // "a b"
+  std::optional<std::int32_t> eos_id;
+  std::optional<std::int32_t> unk_id;
   bool add_bos = false;
   bool add_eos = false;
   bool add_space_prefix = false;
+  bool remove_extra_whitespaces = false;
+  std::string precompiled_charsmap;  // of SentencePiece; empty when absent
+  // Special tokens take the white space behind them along. No key says so; llama.cpp and this
+  // program know it from the model's name (Phi-3).
+  bool special_tokens_strip_right = false;
 };
 
 // Everything text/ needs to turn strings into ids and back, and messages into a prompt. At most one

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> BuildFromGguf(const checkpoint::GgufVo
 
 // How the words of a GGUF vocabulary are found; a GGUF file only names it (tokenizer.ggml.pre).
 struct GgufPreTokenizer {
-  std::string_view name;                  // as in the file
+  std::string_view name;                  // llama.cpp's name for it, as in the file
   std::vector<std::string_view> regexes;  // each splits what the one before has left
   bool ignore_merges = false;
   std::string_view normalizer = {};  // "NFC" or none
@@ -29,6 +30,9 @@ struct GgufPreTokenizer {
 
 // nullptr for a name that is not known: guessing would give wrong ids without an error.
 const GgufPreTokenizer* FindGgufPreTokenizer(std::string_view name);
+
+// Their names, for messages: "command-r, deepseek-coder, ...".
+std::string KnownGgufPreTokenizers();
 
 // GPT-2's pattern, which a ByteLevel pre-tokenizer uses by itself.
 inline constexpr std::string_view kGpt2Regex =

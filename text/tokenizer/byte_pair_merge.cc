@@ -11,11 +11,12 @@ namespace {
 constexpr std::size_t kMaxScanned = 48;
 constexpr std::int32_t kNoMerge = std::numeric_limits<std::int32_t>::max();
 
-class Counter {
+class Watcher {
  public:
-  explicit Counter(MergeWork* work) : work_(work) {}
-  void Lookup() {
+  Watcher(MergeWork* work, const MergeObserver* observer) : work_(work), observer_(observer) {}
+  void Lookup(std::int32_t left, std::int32_t right, const PairMerge* merge) {
     if (work_ != nullptr) ++work_->num_lookups;
+    if (observer_ != nullptr && merge != nullptr) (*observer_)(left, right, *merge);
   }
   void HeapStep() {
     if (work_ != nullptr) ++work_->num_heap_steps;
@@ -23,14 +24,15 @@ class Counter {
 
  private:
   MergeWork* const work_;
+  const MergeObserver* const observer_;
 };
 
-void MergeByScan(const MergeTable& table, std::vector<std::int32_t>& symbols, Counter counter) {
+void MergeByScan(const MergeTable& table, std::vector<std::int32_t>& symbols, Watcher watcher) {
   PairMerge merges[kMaxScanned];  // merges[i] joins symbols[i] and symbols[i + 1]
   std::size_t count = symbols.size();
   const auto look_up = [&](std::size_t i) {
-    counter.Lookup();
     const PairMerge* merge = table.Find(symbols[i], symbols[i + 1]);
+    watcher.Lookup(symbols[i], symbols[i + 1], merge);
     merges[i] = merge == nullptr ? PairMerge{kNoMerge, 0} : *merge;
   };
   for (std::size_t i = 0; i + 1 < count; ++i) look_up(i);
@@ -65,18 +67,18 @@ struct GoesLater {
   }
 };
 
-void MergeByHeap(const MergeTable& table, std::vector<std::int32_t>& symbols, Counter counter) {
+void MergeByHeap(const MergeTable& table, std::vector<std::int32_t>& symbols, Watcher watcher) {
   constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   const std::uint32_t count = static_cast<std::uint32_t>(symbols.size());
   std::vector<std::uint32_t> next(count);
   std::vector<std::uint32_t> previous(count);
   std::priority_queue<Candidate, std::vector<Candidate>, GoesLater> heap;
   const auto push = [&](std::uint32_t at) {
-    counter.Lookup();
     const std::int32_t right = symbols[next[at]];
     const PairMerge* merge = table.Find(symbols[at], right);
+    watcher.Lookup(symbols[at], right, merge);
     if (merge == nullptr) return;
-    counter.HeapStep();
+    watcher.HeapStep();
     heap.push({merge->rank, at, symbols[at], right, merge->id});
   };
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -85,7 +87,7 @@ void MergeByHeap(const MergeTable& table, std::vector<std::int32_t>& symbols, Co
   }
   for (std::uint32_t i = 0; i + 1 < count; ++i) push(i);
   while (!heap.empty()) {
-    counter.HeapStep();
+    watcher.HeapStep();
     const Candidate candidate = heap.top();
     heap.pop();
     const std::uint32_t at = candidate.at;
@@ -105,12 +107,13 @@ void MergeByHeap(const MergeTable& table, std::vector<std::int32_t>& symbols, Co
 
 }  // namespace
 
-void MergePairs(const MergeTable& table, std::vector<std::int32_t>& symbols, MergeWork* work) {
+void MergePairs(const MergeTable& table, std::vector<std::int32_t>& symbols, MergeWork* work,
+                const MergeObserver* observer) {
   if (symbols.size() < 2) return;
   if (symbols.size() <= kMaxScanned) {
-    MergeByScan(table, symbols, Counter(work));
+    MergeByScan(table, symbols, Watcher(work, observer));
   } else {
-    MergeByHeap(table, symbols, Counter(work));
+    MergeByHeap(table, symbols, Watcher(work, observer));
   }
 }
 

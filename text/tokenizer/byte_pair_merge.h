@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -40,10 +41,15 @@ struct MergeWork {
   std::size_t num_heap_steps = 0;  // pushes and pops
 };
 
+// Called for each pair that has a merge when the two become neighbours, in SentencePiece's order.
+using MergeObserver =
+    std::function<void(std::int32_t left, std::int32_t right, const PairMerge& merge)>;
+
 // Merges neighbours in `symbols`, the pair of the lowest rank first and the leftmost of equals,
-// until no pair has a merge. O(n log n). Sennrich et al. 2016 (arXiv:1508.07909), with the heap and
-// linked list of SentencePiece. `work`, when given, counts what was done.
+// until no pair has a merge. Symbols are not negative. O(n log n). Sennrich et al. 2016
+// (arXiv:1508.07909), with the heap and linked list of SentencePiece. `work`, when given, counts
+// what was done; `observer`, when given, sees the pairs.
 void MergePairs(const MergeTable& table, std::vector<std::int32_t>& symbols,
-                MergeWork* work = nullptr);
+                MergeWork* work = nullptr, const MergeObserver* observer = nullptr);
 
 }  // namespace baton::text

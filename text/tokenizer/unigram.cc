@@ -63,7 +63,8 @@ absl::StatusOr<std::unique_ptr<Unigram>> Unigram::Create(UnigramSpec spec) {
   model->unk_id_ = spec.unk_id;
   model->byte_fallback_ = spec.byte_fallback;
   model->fuse_unk_ = spec.fuse_unk;
-  for (int byte = 0; byte < 256; ++byte) {
+  if (spec.byte_ids) model->byte_ids_ = *spec.byte_ids;
+  for (int byte = 0; byte < 256 && !spec.byte_ids; ++byte) {
     const std::int32_t entry = model->trie_.Find(absl::StrFormat("<0x%02X>", byte));
     model->byte_ids_[byte] = entry < 0 ? -1 : model->entries_[entry].id;
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct UnigramSpec {
   std::int32_t unk_id = -1;    // for what no token spells; -1: the file names none
   bool byte_fallback = false;  // such text becomes its bytes' tokens "<0xNN>", if all are there
   bool fuse_unk = true;        // neighbours of this kind are taken as one
+  // The byte tokens by byte, -1 for none. Not set: those of the vocabulary that are spelled so,
+  // which then can match text as well (so in tokenizer.json).
+  std::optional<std::array<std::int32_t, 256>> byte_ids;
 };
 
 // Finds the segmentation of the highest sum of scores: Kudo 2018 (arXiv:1804.10959), section 3.2,
