@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kSampleBytes = 4096;
 // Changes whenever what is hashed changes, so that fingerprints of two releases never agree by
 // accident.
-constexpr std::string_view kScheme = "baton-checkpoint-fingerprint-1";
+constexpr std::string_view kScheme = "baton-checkpoint-fingerprint-2";
 
 // SHA-256 over fields; each text is preceded by its length, so that no two field lists hash alike.
 class Hasher {
@@ -93,6 +93,8 @@ std::string Fingerprint(const ModelMetadata& metadata,
     hasher.Number(static_cast<std::int64_t>(tensor.shape.size()));
     for (const std::int64_t size : tensor.shape) hasher.Number(size);
     HashSamples(tensor.data, hasher);
+    hasher.Number(static_cast<std::int64_t>(tensor.column_order.size()));
+    hasher.Bytes(std::as_bytes(tensor.column_order));
   }
   return hasher.Finish();
 }

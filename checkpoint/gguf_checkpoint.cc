@@ -161,8 +161,11 @@ absl::StatusOr<ModelMetadata> ReadMetadata(const GgufFile& file, const Family& f
   BATON_RETURN_IF_ERROR(CheckArithmeticKeys(keys));
   metadata.tied_embeddings = !file.tensors.contains("output.weight");
   metadata.attention_bias = file.tensors.contains("blk.0.attn_q.bias");
+  metadata.output_bias = file.tensors.contains("blk.0.attn_output.bias");
   BATON_RETURN_IF_ERROR(CompleteSizes(metadata));
-  BATON_RETURN_IF_ERROR(CompleteAndCheckRope(metadata));
+  if (metadata.rope.dim == 0) metadata.rope.dim = metadata.head_dim;
+  BATON_RETURN_IF_ERROR(CheckRope(metadata));
+  BATON_RETURN_IF_ERROR(CheckNumbers(metadata));
   BATON_ASSIGN_OR_RETURN(const auto value_size, keys.Integer("attention.value_length"));
   if (value_size.value_or(metadata.head_dim) != metadata.head_dim) {
     return absl::FailedPreconditionError(absl::StrFormat(

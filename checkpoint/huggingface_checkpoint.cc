@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/huggingface_config.h"
+#include "checkpoint/int4_repacking.h"
 #include "checkpoint/json_object.h"
 #include "checkpoint/loaded_checkpoint.h"
 #include "checkpoint/printable.h"
+#include "checkpoint/quantization_config.h"
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/tensor_binding.h"
 #include "common/status.h"
@@ -133,6 +135,24 @@ absl::StatusOr<StoredTensors> ReadWeights(const Directory& directory, Checkpoint
   return std::move(shard.tensors);
 }
 
+// Brings packed weights into blocks that the engine computes on.
+absl::Status Repack(const Directory& directory, const std::optional<QuantizationConfig>& config,
+                    StoredTensors& stored, RepackedWeights& memory) {
+  if (config.has_value()) {
+    return Annotate(RepackLinearMaps(*config, stored, memory), directory.path());
+  }
+  for (const auto& [name, tensor] : stored) {
+    if (!name.ends_with(".qweight")) continue;
+    return Annotate(absl::FailedPreconditionError(absl::StrCat(
+                        "packed tensor ", Quoted(name),
+                        ", but config.json has no "
+                        "quantization_config that says how; take the one of the model's "
+                        "quantize_config.json or quant_config.json")),
+                    directory.path());
+  }
+  return absl::OkStatus();
+}
+
 // chat_template.jinja, and additional_chat_templates/NAME.jinja, as transformers 5 writes them.
 absl::Status ReadTemplateFiles(const Directory& directory, TextAssets& assets) {
   BATON_ASSIGN_OR_RETURN(assets.chat_template,
@@ -200,10 +220,13 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenHuggingFace(const std::string& d
   }
   absl::StatusOr<HuggingFaceConfig> config = ReadHuggingFaceConfig(*json);
   if (!config.ok()) return Annotate(config.status(), directory.PathOf("config.json"));
+  const auto quantization = ReadQuantizationConfig(*json);
+  if (!quantization.ok()) return Annotate(quantization.status(), directory.PathOf("config.json"));
   CheckpointParts parts;
   parts.metadata = std::move(config->metadata);
   parts.metadata.name = NameOfDirectory(directory_path);
-  BATON_ASSIGN_OR_RETURN(const StoredTensors stored, ReadWeights(directory, parts));
+  BATON_ASSIGN_OR_RETURN(StoredTensors stored, ReadWeights(directory, parts));
+  BATON_RETURN_IF_ERROR(Repack(directory, *quantization, stored, parts.repacked));
   absl::StatusOr<std::map<std::string, Tensor, std::less<>>> tensors =
       BindTensors(*config->family, FileFormat::kHuggingFace, parts.metadata, stored);
   if (!tensors.ok()) {

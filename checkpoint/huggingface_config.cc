@@ -1,12 +1,16 @@
 #include "checkpoint/huggingface_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/huggingface_layers.h"
+#include "checkpoint/huggingface_rope.h"
 #include "checkpoint/hyperparameters.h"
 #include "checkpoint/printable.h"
 #include "common/status.h"
@@ -14,84 +18,32 @@
 namespace baton::checkpoint {
 namespace {
 
-constexpr double kDefaultRopeTheta = 10000.0;
-constexpr double kDefaultRmsNormEps = 1e-6;  // LlamaConfig's
-
 // Numbers of generation_config.json that become sampling defaults.
 constexpr std::string_view kSamplingKeys[] = {
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens"};
 
-absl::Status ReadLlama3Scaling(const JsonObject& scaling, RopeMetadata& rope) {
-  rope.scaling = RopeScaling::kLlama3;
-  BATON_ASSIGN_OR_RETURN(const auto low, scaling.Number("low_freq_factor"));
-  BATON_ASSIGN_OR_RETURN(const auto high, scaling.Number("high_freq_factor"));
-  BATON_ASSIGN_OR_RETURN(const auto original, scaling.Integer("original_max_position_embeddings"));
-  rope.low_frequency_factor = static_cast<float>(low.value_or(1.0));
-  rope.high_frequency_factor = static_cast<float>(high.value_or(4.0));
-  const std::int64_t positions = original.value_or(0);
-  if (positions < 1 || positions > 1 << 28) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "key 'original_max_position_embeddings': missing or out of range: ", positions));
-  }
-  rope.original_max_position = static_cast<int>(positions);
-  return absl::OkStatus();
-}
-
-// `scaling` is rope_scaling or rope_parameters; the type may stand under its old name.
-absl::Status ReadScaling(const JsonObject& scaling, RopeMetadata& rope) {
-  BATON_ASSIGN_OR_RETURN(auto type, scaling.String("rope_type"));
-  if (!type.has_value()) {
-    BATON_ASSIGN_OR_RETURN(type, scaling.String("type"));
-  }
-  const std::string name = type.value_or("default");
-  if (name == "default") return absl::OkStatus();
-  BATON_ASSIGN_OR_RETURN(const auto factor, scaling.Number("factor"));
-  rope.factor = static_cast<float>(factor.value_or(0.0));  // 0 is refused later
-  if (name == "linear") {
-    rope.scaling = RopeScaling::kLinear;
-    return absl::OkStatus();
-  }
-  if (name == "llama3") return ReadLlama3Scaling(scaling, rope);
-  return absl::FailedPreconditionError(absl::StrCat("unsupported rope scaling: ", Quoted(name),
-                                                    "; supported: default, linear, llama3"));
-}
-
-absl::Status ReadRope(const JsonObject& config, ModelMetadata& metadata) {
-  RopeMetadata& rope = metadata.rope;
-  BATON_ASSIGN_OR_RETURN(auto theta, config.Number("rope_theta"));
-  BATON_ASSIGN_OR_RETURN(auto partial, config.Number("partial_rotary_factor"));
-  BATON_ASSIGN_OR_RETURN(auto scaling, config.Object("rope_parameters"));
-  if (!scaling.has_value()) {
-    BATON_ASSIGN_OR_RETURN(scaling, config.Object("rope_scaling"));
-  }
-  if (scaling.has_value()) {
-    BATON_ASSIGN_OR_RETURN(const auto inner_theta, scaling->Number("rope_theta"));
-    BATON_ASSIGN_OR_RETURN(const auto inner_partial, scaling->Number("partial_rotary_factor"));
-    if (inner_theta.has_value()) theta = inner_theta;
-    if (inner_partial.has_value()) partial = inner_partial;
-    BATON_RETURN_IF_ERROR(ReadScaling(*scaling, rope));
-  }
-  rope.theta = static_cast<float>(theta.value_or(kDefaultRopeTheta));
-  if (partial.has_value() && *partial != 1.0) {
-    if (!(*partial > 0.0 && *partial < 1.0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "key 'partial_rotary_factor' out of range: ", *partial, ", must be in (0, 1]"));
-    }
-    rope.dim = static_cast<int>(*partial * metadata.head_dim);
-  }
-  return absl::OkStatus();
-}
+// Settings of any config.json that change the arithmetic in ways that no family has.
+constexpr FixedSetting kNeverOther[] = {
+    {"is_encoder_decoder", "false"},
+    {"clip_qkv", "null"},
+};
 
 absl::StatusOr<const Family*> ReadFamily(const JsonObject& config) {
   BATON_ASSIGN_OR_RETURN(const auto classes, config.Strings("architectures"));
-  if (!classes.has_value() || classes->empty()) {
+  if (classes.has_value() && !classes->empty()) {
+    return FindFamily(FileFormat::kHuggingFace, classes->front());
+  }
+  BATON_ASSIGN_OR_RETURN(const auto type, config.String("model_type"));
+  if (!type.has_value()) {
     return absl::InvalidArgumentError("missing key: 'architectures', the model's class");
   }
-  return FindFamily(FileFormat::kHuggingFace, classes->front());
+  if (const Family* family = FindFamilyByModelType(*type)) return family;
+  return FindFamily(FileFormat::kHuggingFace, *type);  // says what is supported
 }
 
-absl::Status CheckFixedSettings(const Family& family, const JsonObject& config) {
-  for (const FixedSetting& setting : family.fixed) {
+absl::Status CheckFixedSettings(std::span<const FixedSetting> settings, const Family& family,
+                                const JsonObject& config) {
+  for (const FixedSetting& setting : settings) {
     const std::string text = config.Text(setting.huggingface);
     if (text != "null" && text != setting.accepted) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -100,6 +52,135 @@ absl::Status CheckFixedSettings(const Family& family, const JsonObject& config) 
     }
   }
   return absl::OkStatus();
+}
+
+// Sizes, with the family's defaults for keys that are left out. A key that is null has none.
+absl::Status ReadConfigSizes(const JsonObject& config, const Family& family,
+                             ModelMetadata& metadata) {
+  for (const SizeDefault& fallback : family.size_defaults) {
+    for (const SizeKey& key : family.sizes) {
+      if (key.field == fallback.field && !config.Has(key.huggingface)) {
+        metadata.*key.field = fallback.value;
+      }
+    }
+  }
+  BATON_RETURN_IF_ERROR(ReadSizes(
+      family, FileFormat::kHuggingFace, [&](std::string_view key) { return config.Integer(key); },
+      metadata));
+  return CompleteSizes(metadata);
+}
+
+absl::Status ReadActivation(const JsonObject& config, const Arithmetic& arithmetic,
+                            ModelMetadata& metadata) {
+  struct Name {
+    std::string_view name;
+    Activation activation;
+  };
+  constexpr Name kNames[] = {
+      {"silu", Activation::kSilu},         {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},         {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+  };
+  metadata.activation = arithmetic.activation;
+  BATON_ASSIGN_OR_RETURN(const auto stated, config.String(arithmetic.activation_key));
+  if (!stated.has_value()) return absl::OkStatus();
+  for (const Name& name : kNames) {
+    if (name.name != *stated) continue;
+    metadata.activation = name.activation;
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("unsupported: ", std::string(arithmetic.activation_key), " is ", Quoted(*stated),
+                   ", must be silu, gelu or gelu_pytorch_tanh"));
+}
+
+absl::Status ReadBiases(const JsonObject& config, const Family& family, ModelMetadata& metadata) {
+  metadata.attention_bias = family.attention_bias == AttentionBias::kAlways;
+  if (family.attention_bias == AttentionBias::kByKey) {
+    BATON_ASSIGN_OR_RETURN(const auto stated, config.Bool("attention_bias"));
+    metadata.attention_bias = metadata.output_bias = stated.value_or(false);
+  }
+  if (!family.mlp_bias) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(const auto stated, config.Bool("mlp_bias"));
+  metadata.mlp_bias = stated.value_or(false);
+  return absl::OkStatus();
+}
+
+// A cap that is null is none; one that is left out is the family's.
+absl::Status ReadSoftcap(const JsonObject& config, std::string_view key, float missing,
+                         float& cap) {
+  BATON_ASSIGN_OR_RETURN(const auto stated, config.Number(key));
+  if (stated.has_value() && !(*stated > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key ", Quoted(key), " out of range: ", *stated, ", must be positive"));
+  }
+  cap = config.Has(key) ? static_cast<float>(stated.value_or(0.0)) : missing;
+  return absl::OkStatus();
+}
+
+absl::Status ReadArithmetic(const JsonObject& config, const Arithmetic& arithmetic,
+                            ModelMetadata& metadata) {
+  BATON_ASSIGN_OR_RETURN(const auto eps, config.Number("rms_norm_eps"));
+  BATON_ASSIGN_OR_RETURN(const auto tied, config.Bool("tie_word_embeddings"));
+  metadata.rms_norm_eps = static_cast<float>(eps.value_or(arithmetic.rms_norm_eps));
+  metadata.tied_embeddings = tied.value_or(arithmetic.tied_embeddings);
+  metadata.norm_offset = arithmetic.norm_offset;
+  metadata.qk_norm = arithmetic.qk_norm;
+  metadata.post_norms = arithmetic.post_norms;
+  if (arithmetic.scaled_embeddings) {
+    metadata.embedding_scale = std::sqrt(static_cast<float>(metadata.hidden_size));
+  }
+  if (arithmetic.query_scale) {
+    BATON_ASSIGN_OR_RETURN(const auto scalar, config.Number("query_pre_attn_scalar"));
+    const double stated = scalar.value_or(arithmetic.query_scalar);
+    if (!(stated > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("key 'query_pre_attn_scalar' out of range: ", stated, ", must be positive"));
+    }
+    metadata.attention_scale = static_cast<float>(1.0 / std::sqrt(stated));
+  }
+  if (arithmetic.softcaps) {
+    BATON_RETURN_IF_ERROR(ReadSoftcap(config, "attn_logit_softcapping",
+                                      arithmetic.attention_softcap, metadata.attention_softcap));
+    BATON_RETURN_IF_ERROR(ReadSoftcap(config, "final_logit_softcapping", arithmetic.logit_softcap,
+                                      metadata.logit_softcap));
+  }
+  return CheckNumbers(metadata);
+}
+
+// The first of `keys` that is there, else `missing`; what does not fit an int becomes -1.
+absl::StatusOr<int> FirstOf(const JsonObject& config, std::span<const std::string_view> keys,
+                            int missing) {
+  for (const std::string_view key : keys) {
+    BATON_ASSIGN_OR_RETURN(const auto stated, config.Integer(key));
+    if (!stated.has_value()) continue;
+    return *stated >= 0 && *stated <= 1 << 30 ? static_cast<int>(*stated) : -1;
+  }
+  return missing;
+}
+
+absl::Status ReadExperts(const JsonObject& config, const ExpertRule& rule,
+                         ModelMetadata& metadata) {
+  if (rule.count_key.empty()) return absl::OkStatus();
+  // Releases of transformers differ in which of the two names they write.
+  const std::string_view counts[] = {rule.count_key, "num_local_experts", "num_experts"};
+  const std::string_view per_token[] = {"num_experts_per_tok"};
+  const std::string_view size[] = {rule.size_key};
+  BATON_ASSIGN_OR_RETURN(metadata.num_experts, FirstOf(config, counts, rule.count));
+  BATON_ASSIGN_OR_RETURN(metadata.experts_per_token, FirstOf(config, per_token, rule.per_token));
+  BATON_ASSIGN_OR_RETURN(metadata.expert_intermediate_size, FirstOf(config, size, rule.size));
+  if (rule.normalize_by_key) {
+    BATON_ASSIGN_OR_RETURN(const auto normalize, config.Bool("norm_topk_prob"));
+    metadata.normalize_expert_weights = normalize.value_or(false);
+  }
+  return CheckExperts(metadata);
+}
+
+// The object that holds the settings of the text model.
+absl::StatusOr<JsonObject> TextSettings(const JsonObject& config, const Family& family) {
+  if (family.text_config.empty()) return config;
+  BATON_ASSIGN_OR_RETURN(const auto inner, config.Object(family.text_config));
+  return inner.value_or(config);
 }
 
 // A special token is a string, or an object with it under "content".
@@ -140,25 +221,23 @@ absl::Status AddNamedTemplate(const JsonObject& entry, TextAssets& assets) {
 
 }  // namespace
 
-absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& config) {
+absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& whole) {
   HuggingFaceConfig result;
-  BATON_ASSIGN_OR_RETURN(result.family, ReadFamily(config));
-  BATON_RETURN_IF_ERROR(CheckFixedSettings(*result.family, config));
+  BATON_ASSIGN_OR_RETURN(result.family, ReadFamily(whole));
+  const Family& family = *result.family;
+  BATON_ASSIGN_OR_RETURN(const JsonObject config, TextSettings(whole, family));
+  BATON_RETURN_IF_ERROR(CheckFixedSettings(kNeverOther, family, config));
+  BATON_RETURN_IF_ERROR(CheckFixedSettings(family.fixed, family, config));
   ModelMetadata& metadata = result.metadata;
-  metadata.architecture = std::string(result.family->name);
+  metadata.architecture = std::string(family.name);
   metadata.format = "huggingface";
-  BATON_RETURN_IF_ERROR(ReadSizes(
-      *result.family, FileFormat::kHuggingFace,
-      [&](std::string_view key) { return config.Integer(key); }, metadata));
-  BATON_ASSIGN_OR_RETURN(const auto eps, config.Number("rms_norm_eps"));
-  BATON_ASSIGN_OR_RETURN(const auto tied, config.Bool("tie_word_embeddings"));
-  BATON_ASSIGN_OR_RETURN(const auto bias, config.Bool("attention_bias"));
-  metadata.rms_norm_eps = static_cast<float>(eps.value_or(kDefaultRmsNormEps));
-  metadata.tied_embeddings = tied.value_or(false);
-  metadata.attention_bias = bias.value_or(false);
-  BATON_RETURN_IF_ERROR(CompleteSizes(metadata));
-  BATON_RETURN_IF_ERROR(ReadRope(config, metadata));
-  BATON_RETURN_IF_ERROR(CompleteAndCheckRope(metadata));
+  BATON_RETURN_IF_ERROR(ReadConfigSizes(config, family, metadata));
+  BATON_RETURN_IF_ERROR(ReadActivation(config, family.arithmetic, metadata));
+  BATON_RETURN_IF_ERROR(ReadBiases(config, family, metadata));
+  BATON_RETURN_IF_ERROR(ReadArithmetic(config, family.arithmetic, metadata));
+  BATON_RETURN_IF_ERROR(ReadExperts(config, family.experts, metadata));
+  BATON_RETURN_IF_ERROR(ReadHuggingFaceRope(config, family, metadata));
+  BATON_RETURN_IF_ERROR(ReadHuggingFaceLayers(config, family, metadata));
   return result;
 }
 

@@ -14,11 +14,11 @@ struct HuggingFaceConfig {
   ModelMetadata metadata;  // without name
 };
 
-// Reads config.json, in the form of transformers 4 (rope_theta, rope_scaling) or 5
-// (rope_parameters). Missing keys get the defaults of transformers' LlamaConfig.
+// Reads config.json, in the form of transformers 4 or 5. Missing keys get the defaults of
+// transformers' config class of the family.
 //   kInvalidArgument     a value missing, of a wrong type, out of range or inconsistent
 //   kFailedPrecondition  an architecture or a setting that is not supported
-absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& config);
+absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(const JsonObject& whole);
 
 // Adds bos id, eos ids and sampling defaults of a config.json or generation_config.json to
 // `assets`. Ids outside [0, vocab_size) can never occur and are left out.

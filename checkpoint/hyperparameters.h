@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "checkpoint/family.h"
@@ -10,12 +11,14 @@
 
 namespace baton::checkpoint {
 
+inline constexpr int kMostContext = 1 << 28;  // tokens, far above any model known
+
 // Answers the whole number under a key of the file, or empty when the key is missing.
 using IntegerLookup =
     std::function<absl::StatusOr<std::optional<std::int64_t>>(std::string_view key)>;
 
-// Fills the sizes of `metadata` from the file by the family's keys. A missing optional one stays 0.
-//   kInvalidArgument  a required key is missing, or a value is out of its range
+// Fills the sizes of `metadata` from the file by the family's keys. A missing one keeps its value.
+//   kInvalidArgument  a required key is missing and there is no value, or one is out of its range
 absl::Status ReadSizes(const Family& family, FileFormat format, const IntegerLookup& lookup,
                        ModelMetadata& metadata);
 
@@ -24,9 +27,13 @@ absl::Status ReadSizes(const Family& family, FileFormat format, const IntegerLoo
 //   kInvalidArgument  names the values and the rule they break
 absl::Status CompleteSizes(ModelMetadata& metadata);
 
-// Checks the rest, after CompleteSizes: norm epsilon and rope, whose dimensions are all of a head
-// when not stated.
-//   kInvalidArgument  as above
-absl::Status CompleteAndCheckRope(ModelMetadata& metadata);
+// The rest are checks after CompleteSizes. kInvalidArgument as above.
+absl::Status CheckRope(const ModelMetadata& metadata);     // and local_rope
+absl::Status CheckNumbers(const ModelMetadata& metadata);  // epsilon, scales, soft caps
+absl::Status CheckExperts(const ModelMetadata& metadata);
+
+// Sets the window of the layers so marked, unless it hides nothing: it is no shorter than the
+// context. `windowed` has an entry per layer; `window` is positive.
+void SetWindow(int window, std::vector<bool> windowed, ModelMetadata& metadata);
 
 }  // namespace baton::checkpoint

@@ -121,6 +121,18 @@ absl::StatusOr<std::optional<std::vector<JsonObject>>> JsonObject::Objects(
   return std::optional(std::move(objects));
 }
 
+absl::StatusOr<std::optional<std::vector<double>>> JsonObject::Numbers(std::string_view key) const {
+  const json* value = Lookup(key);
+  if (value == nullptr) return std::optional<std::vector<double>>();
+  if (!value->is_array()) return WrongType(key, "an array of numbers");
+  std::vector<double> numbers;
+  for (const json& item : *value) {
+    if (!item.is_number()) return WrongType(key, "an array of numbers");
+    numbers.push_back(item.get<double>());
+  }
+  return std::optional(std::move(numbers));
+}
+
 absl::StatusOr<std::vector<std::int64_t>> JsonObject::IntegerOrList(std::string_view key) const {
   const json* value = Lookup(key);
   std::vector<std::int64_t> integers;
@@ -133,6 +145,8 @@ absl::StatusOr<std::vector<std::int64_t>> JsonObject::IntegerOrList(std::string_
   }
   return integers;
 }
+
+bool JsonObject::Has(std::string_view key) const { return value_->contains(key); }
 
 bool JsonObject::IsArray(std::string_view key) const {
   const json* value = Lookup(key);

@@ -26,12 +26,14 @@ class JsonObject {
   absl::StatusOr<std::optional<double>> Number(std::string_view key) const;  // integers too
   absl::StatusOr<std::optional<std::string>> String(std::string_view key) const;
   absl::StatusOr<std::optional<JsonObject>> Object(std::string_view key) const;
-  // An array of strings or objects.
+  // An array of strings, objects or numbers.
   absl::StatusOr<std::optional<std::vector<std::string>>> Strings(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<JsonObject>>> Objects(std::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<double>>> Numbers(std::string_view key) const;
   // One integer or an array of them.
   absl::StatusOr<std::vector<std::int64_t>> IntegerOrList(std::string_view key) const;
 
+  bool Has(std::string_view key) const;  // null counts
   bool IsArray(std::string_view key) const;
   bool IsString(std::string_view key) const;
   bool IsObject(std::string_view key) const;

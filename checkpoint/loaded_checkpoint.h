@@ -8,6 +8,7 @@
 
 #include "absl/base/call_once.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/int4_repacking.h"
 #include "checkpoint/mapped_file.h"
 
 namespace baton::checkpoint {
@@ -17,7 +18,9 @@ struct CheckpointParts {
   ModelMetadata metadata;
   TextAssets text_assets;
   std::map<std::string, Tensor, std::less<>> tensors;
-  std::vector<std::unique_ptr<MappedFile>> files;  // kept while tensors point into them
+  // Kept while tensors point into them.
+  std::vector<std::unique_ptr<MappedFile>> files;
+  RepackedWeights repacked;
 };
 
 // The one implementation of Checkpoint: readers of all formats end here. Thread-safe; the

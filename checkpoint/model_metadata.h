@@ -79,6 +79,7 @@ struct ModelMetadata {
   // layer is windowed.
   int sliding_window = 0;
   std::vector<bool> windowed_layers;       // [num_layers], or empty
+  std::vector<bool> no_rope_layers;        // [num_layers], or empty: every layer is rotated
   std::optional<RopeMetadata> local_rope;  // of windowed layers, where theirs differs
   // Mixture of experts; 0 experts: a plain MLP. The MLP of each expert has
   // expert_intermediate_size; the router's softmax runs over all experts, and the weights of the

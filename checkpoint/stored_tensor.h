@@ -21,6 +21,8 @@ struct StoredTensor {
   std::string type_name;            // the file's own name of the type
   std::vector<std::int64_t> shape;  // outermost first, 1 to 4 sizes, each positive
   std::span<const std::byte> data;
+  std::span<const std::int32_t> column_order;  // as Tensor's
+  bool may_be_left = false;  // whether a family that does not know it may pass it over
 };
 
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;

@@ -12,8 +12,23 @@ namespace {
 
 using checkpoint::ModelMetadata;
 
-// Index 0 is the rope of all layers but windowed ones that have their own, index 1.
-LayerPlan MakeLayerPlan(const ModelMetadata& metadata, bool windowed) {
+// Index 0 is the rope of all layers but windowed ones that have their own, index 1; the last is
+// that of layers that are not rotated.
+int RopeOf(const ModelMetadata& metadata, int layer, bool windowed) {
+  const bool local = metadata.local_rope.has_value();
+  if (!metadata.no_rope_layers.empty() && metadata.no_rope_layers[layer]) return local ? 2 : 1;
+  return local && windowed ? 1 : 0;
+}
+
+// Turns by no angle: leaves q and k as they are.
+Rope NoRotation() {
+  Rope rope;
+  rope.dim = 2;
+  rope.frequencies = {0.0};
+  return rope;
+}
+
+LayerPlan MakeLayerPlan(const ModelMetadata& metadata, int index, bool windowed) {
   LayerPlan layer;
   layer.num_heads = metadata.num_heads;
   layer.num_kv_heads = metadata.num_kv_heads;
@@ -23,7 +38,7 @@ LayerPlan MakeLayerPlan(const ModelMetadata& metadata, bool windowed) {
   layer.norm_eps = metadata.rms_norm_eps;
   layer.qk_norm = metadata.qk_norm;
   layer.post_norms = metadata.post_norms;
-  layer.rope = windowed && metadata.local_rope.has_value() ? 1 : 0;
+  layer.rope = RopeOf(metadata, index, windowed);
   layer.attention_scale = metadata.attention_scale > 0
                               ? metadata.attention_scale
                               : static_cast<float>(1.0 / std::sqrt(metadata.head_dim));
@@ -45,6 +60,13 @@ absl::Status CheckExperts(const ModelMetadata& metadata) {
   return absl::InvalidArgumentError(absl::StrFormat(
       "experts out of range: %d of %d per token, intermediate size %d", metadata.experts_per_token,
       metadata.num_experts, metadata.expert_intermediate_size));
+}
+
+absl::Status CheckRotatedLayers(const ModelMetadata& metadata) {
+  const auto listed = static_cast<int>(metadata.no_rope_layers.size());
+  if (listed == 0 || listed == metadata.num_layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "layers without rope do not fit: %d layers listed of %d", listed, metadata.num_layers));
 }
 
 absl::Status CheckWindows(const ModelMetadata& metadata) {
@@ -78,6 +100,7 @@ absl::StatusOr<ModelPlan> MakeModelPlan(const ModelMetadata& metadata, int max_c
   BATON_RETURN_IF_ERROR(CheckSizes(metadata));
   BATON_RETURN_IF_ERROR(CheckExperts(metadata));
   BATON_RETURN_IF_ERROR(CheckWindows(metadata));
+  BATON_RETURN_IF_ERROR(CheckRotatedLayers(metadata));
   if (max_context < 0 || max_context > metadata.max_context) {
     return absl::InvalidArgumentError(
         absl::StrFormat("context out of range: %d, the model allows 1..%d; lower max_context",
@@ -98,9 +121,10 @@ absl::StatusOr<ModelPlan> MakeModelPlan(const ModelMetadata& metadata, int max_c
     BATON_ASSIGN_OR_RETURN(Rope local, MakeRope(*metadata.local_rope, metadata.head_dim));
     plan.ropes.push_back(std::move(local));
   }
+  if (!metadata.no_rope_layers.empty()) plan.ropes.push_back(NoRotation());
   for (int layer = 0; layer < metadata.num_layers; ++layer) {
     const bool windowed = !metadata.windowed_layers.empty() && metadata.windowed_layers[layer];
-    plan.layers.push_back(MakeLayerPlan(metadata, windowed));
+    plan.layers.push_back(MakeLayerPlan(metadata, layer, windowed));
   }
   return plan;
 }

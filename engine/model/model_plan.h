@@ -21,7 +21,7 @@ struct LayerPlan {
   float norm_eps = 1e-5f;
   bool qk_norm = false;  // RMS norm over each head of q and k, before rope
   bool post_norms = false;
-  int rope = 0;                    // index into ModelPlan::ropes
+  int rope = 0;  // index into ModelPlan::ropes; of a layer that is not rotated: a rope of angle 0
   float attention_scale = 0.0f;    // multiplies q.k
   float attention_softcap = 0.0f;  // then score = cap * tanh(score / cap); 0: none
   int window = 0;  // a row sees itself and the window - 1 positions before it; 0: all before it

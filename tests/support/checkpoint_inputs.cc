@@ -6,6 +6,8 @@
 #include "checkpoint/gguf_checkpoint.h"
 #include "checkpoint/huggingface_config.h"
 #include "checkpoint/inspect.h"
+#include "checkpoint/int4_repacking.h"
+#include "checkpoint/quantization_config.h"
 #include "checkpoint/safetensors_file.h"
 #include "common/check.h"
 #include "engine/model/model_plan.h"
@@ -24,6 +26,17 @@ void DequantizeAll(const Tensor& tensor) {
   for (std::int64_t r = 0; r < tensor.rows(); ++r) {
     checkpoint::DequantizeRow(tensor.dtype, tensor.data.data() + r * tensor.row_bytes(),
                               tensor.columns(), row.data());
+  }
+}
+
+void UseStored(const checkpoint::StoredTensors& tensors) {
+  for (const auto& [name, stored] : tensors) {
+    if (!stored.dtype.has_value()) continue;
+    DequantizeAll(
+        {.name = name, .dtype = *stored.dtype, .shape = stored.shape, .data = stored.data});
+    for (const std::int32_t column : stored.column_order) {
+      BATON_CHECK(column >= 0 && column < stored.shape.back(), "an order is of the columns");
+    }
   }
 }
 
@@ -70,10 +83,14 @@ bool UseGgufBytes(std::span<const std::byte> bytes) {
 bool UseSafetensorsBytes(std::span<const std::byte> bytes) {
   const auto tensors = checkpoint::ParseSafetensors(bytes);
   if (!tensors.ok()) return false;
-  for (const auto& [name, stored] : *tensors) {
-    if (!stored.dtype.has_value()) continue;
-    DequantizeAll(
-        {.name = name, .dtype = *stored.dtype, .shape = stored.shape, .data = stored.data});
+  UseStored(*tensors);
+  // As a directory would whose config said that its maps are packed.
+  using checkpoint::QuantizationConfig;
+  for (const auto method : {QuantizationConfig::Method::kAwq, QuantizationConfig::Method::kGptq}) {
+    checkpoint::StoredTensors stored = *tensors;
+    checkpoint::RepackedWeights memory;
+    const QuantizationConfig config{.method = method, .group_size = 32, .zero_offset = 1};
+    if (checkpoint::RepackLinearMaps(config, stored, memory).ok()) UseStored(stored);
   }
   return true;
 }
@@ -83,11 +100,12 @@ bool UseConfigBytes(std::span<const std::byte> bytes) {
   const auto object = checkpoint::JsonObject::Parse(text);
   if (!object.ok()) return false;
   const auto config = checkpoint::ReadHuggingFaceConfig(*object);
+  const bool quantization = checkpoint::ReadQuantizationConfig(*object).ok();
   checkpoint::TextAssets assets;
   const bool generation = checkpoint::AddGenerationConfig(*object, 1000, assets).ok();
   const bool tokenizer = checkpoint::AddTokenizerConfig(*object, assets).ok();
   if (config.ok()) UseMetadata(config->metadata);
-  return config.ok() && generation && tokenizer;
+  return config.ok() && quantization && generation && tokenizer;
 }
 
 }  // namespace baton::testing

@@ -102,7 +102,7 @@ class Model {
       const auto first = joined.begin() + static_cast<std::ptrdiff_t>(begin);
       Row head(first, first + layer.head_dim);
       if (!norm.empty()) head = Norm(norm, layer.norm_eps, head);
-      if (position >= 0 && layer.rope >= 0) TurnHead(layer.rope, position, head);
+      if (position >= 0) TurnHead(layer.rope, position, head);
       heads.push_back(std::move(head));
     }
     return heads;

@@ -17,6 +17,7 @@ using engine::SequenceStep;
 // A sequence on its way: `tokens` are prompt and output so far, of which `num_computed` are done.
 struct Live {
   std::vector<std::int32_t> tokens;
+  int prompt_length = 0;
   int num_computed = 0;
   BlockList blocks;
   int max_length = 0;
@@ -39,7 +40,8 @@ void PlanStep(std::vector<Live>& sequences, int max_rows, std::vector<SequenceSt
     steps.push_back({.tokens = std::span(sequence.tokens).subspan(sequence.num_computed, count),
                      .start_position = sequence.num_computed,
                      .block_table = sequence.blocks.ids(),
-                     .logits = count == waiting ? LogitRows::kLast : LogitRows::kNone});
+                     .logits = count == waiting ? LogitRows::kLast : LogitRows::kNone,
+                     .prompt_length = sequence.prompt_length});
     owners.push_back(&sequence);
     rows_left -= count;
   }
@@ -87,6 +89,7 @@ absl::StatusOr<std::vector<std::vector<std::int32_t>>> GoldenEngine::Greedy(
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const GreedyRequest& request = requests[i];
     sequences[i].tokens.assign(request.prompt.begin(), request.prompt.end());
+    sequences[i].prompt_length = static_cast<int>(request.prompt.size());
     sequences[i].max_length = static_cast<int>(request.prompt.size()) + request.max_tokens;
     sequences[i].stop_token = request.stop_token;
     BATON_ASSIGN_OR_RETURN(sequences[i].blocks,

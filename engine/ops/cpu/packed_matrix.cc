@@ -138,6 +138,11 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const Tensor& tensor, ThreadPool
         absl::StrFormat("weight matrix does not fit its data: %s is %d x %d in %d bytes",
                         tensor.name, rows, columns, tensor.data.size()));
   }
+  if (!tensor.column_order.empty()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "columns in act-order are not computed on the cpu ops: %s; use the reference ops",
+        tensor.name));
+  }
   PackedMatrix packed(format, static_cast<int>(rows), static_cast<int>(columns));
   BATON_ASSIGN_OR_RETURN(packed.data_, memory.Take(packed.bytes()));
   // Several tiles an index: a head of 128k rows must stay below the pool's limit and its overhead.

@@ -120,10 +120,9 @@ void NormalizeHeads(const std::vector<float>& weight, float eps, int num_heads, 
   }
 }
 
-// Rotates q and k of row `t` of the batch, in a layer that rotates.
+// Rotates q and k of row `t` of the batch.
 void RotateRow(const ModelPlan& plan, const LayerPlan& shape, const RaggedBatch& batch, int t,
                float* q, float* k) {
-  if (shape.rope < 0) return;
   const Rope& rope = plan.ropes[shape.rope];
   const RopeAngles& angles = batch.angles[shape.rope];
   const std::size_t offset = static_cast<std::size_t>(t) * (rope.dim / 2);

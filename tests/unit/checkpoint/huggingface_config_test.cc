@@ -84,6 +84,30 @@ TEST(HuggingFaceConfigTest, AHeadSizeMayDifferFromTheQuotient) {
   EXPECT_EQ(config->metadata.rope.dim, 24);
 }
 
+TEST(HuggingFaceConfigTest, TheModelTypeTellsWhereNoClassIsNamed) {
+  JsonFields fields = With("architectures", "");
+  fields["model_type"] = R"("qwen2")";
+
+  const auto config = Read(fields);
+
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->metadata.architecture, "qwen2");
+}
+
+TEST(HuggingFaceConfigTest, WithoutClassAndTypeNothingIsGuessed) {
+  JsonFields fields = With("architectures", "");
+  fields["model_type"] = R"("mamba")";
+  const auto unknown = Read(fields);
+  fields.erase("model_type");
+  const auto missing = Read(fields);
+
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kFailedPrecondition) << unknown.status();
+  EXPECT_THAT(std::string(unknown.status().message()),
+              HasSubstr("unsupported architecture: 'mamba'; supported: LlamaForCausalLM"));
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kInvalidArgument) << missing.status();
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("missing key: 'architectures'"));
+}
+
 struct Refusal {
   std::string name;
   std::string key;
@@ -108,11 +132,10 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = absl::StatusCode::kFailedPrecondition;
 
 const Refusal kRefusals[] = {
-    {"NoArchitecture", "architectures", "", kInvalid, "missing key: 'architectures'"},
     {"ArchitectureIsText", "architectures", R"("LlamaForCausalLM")", kInvalid,
      "key 'architectures': wrong type, must be an array of strings"},
-    {"OtherArchitecture", "architectures", R"(["Gemma2ForCausalLM"])", kUnsupported,
-     "unsupported architecture: 'Gemma2ForCausalLM'; supported: LlamaForCausalLM"},
+    {"OtherArchitecture", "architectures", R"(["MambaForCausalLM"])", kUnsupported,
+     "unsupported architecture: 'MambaForCausalLM'; supported: LlamaForCausalLM, Mistral"},
     {"NoHiddenSize", "hidden_size", "", kInvalid, "missing key: 'hidden_size', the hidden size"},
     {"HiddenSizeIsText", "hidden_size", R"("32")", kInvalid, "'hidden_size': wrong type"},
     {"HiddenSizeIsFraction", "hidden_size", "32.5", kInvalid, "'hidden_size': wrong type"},
@@ -124,8 +147,8 @@ const Refusal kRefusals[] = {
     {"ZeroEpsilon", "rms_norm_eps", "0", kInvalid, "RMS norm epsilon out of range: 0"},
     {"OddHeadSize", "head_dim", "15", kInvalid, "rotated dimensions out of range: 15"},
     {"ZeroTheta", "rope_theta", "0.0", kInvalid, "rope base out of range: 0"},
-    {"Yarn", "rope_scaling", R"({"rope_type":"yarn","factor":4.0})", kUnsupported,
-     "unsupported rope scaling: 'yarn'; supported: default, linear, llama3"},
+    {"Mrope", "rope_scaling", R"({"rope_type":"mrope","factor":4.0})", kUnsupported,
+     "unsupported rope scaling: 'mrope'; supported: default, linear, dynamic, llama3, yarn, long"},
     {"NoFactor", "rope_scaling", R"({"rope_type":"linear"})", kInvalid,
      "rope scaling factor out of range: 0"},
     {"Llama3WithoutOriginal", "rope_scaling", R"({"rope_type":"llama3","factor":8.0})", kInvalid,
@@ -136,10 +159,8 @@ const Refusal kRefusals[] = {
      kInvalid, "low 4, high 1, must be 0 < low < high"},
     {"PartialRotaryTooLarge", "partial_rotary_factor", "1.5", kInvalid,
      "'partial_rotary_factor' out of range: 1.5"},
-    {"MlpBias", "mlp_bias", "true", kUnsupported, "unsupported: mlp_bias is 'true'"},
-    {"Gelu", "hidden_act", R"("gelu")", kUnsupported, "hidden_act is"},
-    {"Quantized", "quantization_config", R"({"quant_method":"awq"})", kUnsupported,
-     "unsupported: quantization_config is"},
+    {"MlpBiasIsNumber", "mlp_bias", "1", kInvalid, "'mlp_bias': wrong type"},
+    {"Relu", "hidden_act", R"("relu2")", kUnsupported, "hidden_act is 'relu2'"},
     {"BiasIsNumber", "attention_bias", "1", kInvalid, "'attention_bias': wrong type"},
 };
 

@@ -24,7 +24,25 @@ using testing::GoldenEngine;
 struct Case {
   EngineSetup setup;
   DType dtype;
+  bool all_features = false;  // everything that a plan can say, else a plain Llama
 };
+
+void SetAllFeatures(checkpoint::ModelMetadata& metadata) {
+  metadata.norm_offset = 1.0f;
+  metadata.attention_bias = metadata.output_bias = metadata.mlp_bias = true;
+  metadata.qk_norm = metadata.post_norms = true;
+  metadata.activation = Activation::kGeluTanh;
+  metadata.embedding_scale = 16.0f;
+  metadata.attention_softcap = 5.0f;
+  metadata.logit_softcap = 8.0f;
+  metadata.sliding_window = 7;
+  metadata.windowed_layers = {true, false};
+  metadata.local_rope = metadata.rope;
+  metadata.local_rope->theta = 100.0f;
+  metadata.num_experts = 6;
+  metadata.experts_per_token = 2;
+  metadata.expert_intermediate_size = 256;
+}
 
 // A sequence being computed in some batching, its logits so far, and a block table in random order.
 struct Sequence {
@@ -47,6 +65,7 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     metadata.head_dim = 32;
     metadata.rope.dim = 32;
     metadata.tied_embeddings = false;
+    if (GetParam().all_features) SetAllFeatures(metadata);
     EngineSetup setup = GetParam().setup;
     setup.block_size = kBlockSize;
     setup.kv_tokens = kBlockSize * kNumBlocks;
@@ -136,6 +155,10 @@ std::vector<Case> AllCases() {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1, DType::kQ6_K}) {
       cases.push_back({setup, dtype});
     }
+    if (setup.backend != testing::Backend::kReference) continue;
+    for (const DType dtype : {DType::kF32, DType::kQ4_1}) {
+      cases.push_back({setup, dtype, /*all_features=*/true});
+    }
   }
   return cases;
 }
@@ -143,7 +166,8 @@ std::vector<Case> AllCases() {
 INSTANTIATE_TEST_SUITE_P(AllBackends, BatchInvarianceTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& tested) {
                            return absl::StrCat(testing::SetupName(tested.param.setup), "_",
-                                               std::string(DTypeName(tested.param.dtype)));
+                                               std::string(DTypeName(tested.param.dtype)),
+                                               tested.param.all_features ? "_AllFeatures" : "");
                          });
 
 }  // namespace
