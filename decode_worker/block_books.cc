@@ -9,18 +9,24 @@ namespace baton::decode_worker {
 namespace {
 
 absl::Status CheckSequence(const Sequence& sequence, const DecodeLimits& limits) {
-  const int held = sequence.blocks.size();
-  int needed = limits.BlocksFor(sequence.num_computed);
+  const int places = sequence.blocks.size();
+  int num_computed = sequence.num_computed;
+  int needed = limits.BlocksFor(num_computed);
   if (sequence.state == SequenceState::kReceiving) {
+    num_computed = sequence.prompt_size;  // once the transfer is complete
     needed = limits.BlocksFor(sequence.prompt_size + 1);
   }
-  const bool right = sequence.holds_blocks() ? held > 0 && held >= needed : held == 0;
+  const bool right = sequence.holds_blocks()
+                         ? places > 0 && places >= needed &&
+                               sequence.blocks.num_holes() == limits.FirstVisibleBlock(num_computed)
+                         : places == 0;
   if (!right || sequence.num_computed >= sequence.num_tokens()) {
     return absl::InternalError(absl::StrFormat(
-        "request %s holds the wrong number of KV blocks: %d in state %d, with %d of %d tokens "
-        "computed",
-        sequence.key.request_id, held, static_cast<int>(sequence.state), sequence.num_computed,
-        sequence.num_tokens()));
+        "request %s holds the wrong number of KV blocks: %d and %d holes in state %d, with %d of "
+        "%d "
+        "tokens computed",
+        sequence.key.request_id, sequence.blocks.num_held(), sequence.blocks.num_holes(),
+        static_cast<int>(sequence.state), sequence.num_computed, sequence.num_tokens()));
   }
   return absl::OkStatus();
 }
@@ -33,10 +39,10 @@ session::BlockBooks CountBlocks(const RequestTable& table,
   books.total = allocator.num_blocks();
   books.free = allocator.num_free();
   for (const Sequence* sequence : table.in(SequenceState::kReceiving)) {
-    books.reserved += sequence->blocks.size();
+    books.reserved += sequence->blocks.num_held();
   }
   for (const SequenceState state : {SequenceState::kReady, SequenceState::kRunning}) {
-    for (const Sequence* sequence : table.in(state)) books.active += sequence->blocks.size();
+    for (const Sequence* sequence : table.in(state)) books.active += sequence->blocks.num_held();
   }
   return books;
 }
@@ -47,6 +53,7 @@ absl::Status CheckBlocks(const RequestTable& table, const engine::BlockAllocator
   for (const Sequence* sequence : table.all()) {
     BATON_RETURN_IF_ERROR(CheckSequence(*sequence, limits));
     for (const engine::BlockId block : sequence->blocks.ids()) {
+      if (block == engine::kNoBlock) continue;
       const Sequence*& owner = owners[static_cast<std::size_t>(block)];
       if (owner != nullptr || allocator.reference_count(block) != 1) {
         return absl::InternalError(absl::StrFormat("KV block %d has more than one owner: %s and %s",

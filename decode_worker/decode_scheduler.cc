@@ -129,12 +129,16 @@ void DecodeScheduler::Admit() {
 }
 
 bool DecodeScheduler::AdmitOne(Sequence& sequence) {
+  // A transfer brings what the rows after the prompt see; whoever computes here starts at token 0.
+  const int num_holes =
+      sequence.needs_transfer ? limits_.FirstVisibleBlock(sequence.prompt_size) : 0;
   // Room for all that is known and the next token, so that whoever is admitted gets on.
-  const int num_blocks = limits_.BlocksFor(sequence.num_tokens() + 1);
+  const int num_blocks = limits_.BlocksFor(sequence.num_tokens() + 1) - num_holes;
   if (!HasRoomFor(sequence, num_blocks)) return false;
   absl::StatusOr<engine::BlockList> blocks = parts_.allocator->Allocate(num_blocks);
   if (!blocks.ok()) return false;
   sequence.blocks = *std::move(blocks);
+  sequence.blocks.PrependHoles(num_holes);
   table_.SetExpiry(sequence, sequence.deadline);
   if (sequence.needs_transfer) {
     GrantTicket(sequence);
@@ -302,7 +306,9 @@ void DecodeScheduler::FailStep(const absl::Status& status) {
 void DecodeScheduler::ReportOutputs(absl::Time end) {
   const int decode_rows = batch_.plan().decode_rows;
   const int prefill_rows = batch_.plan().prefill_rows;
+  const std::vector<PlannedRows> computed = batch_.plan().parts;
   std::vector<StepBatch::Sampled> sampled = batch_.Commit();
+  for (const PlannedRows& part : computed) FreeHidden(*part.sequence);
   std::vector<Sequence*> finished;
   for (StepBatch::Sampled& result : sampled) {
     session::TokenOutput output = MakeOutput(*result.sequence, std::move(result.token), end);
@@ -313,6 +319,10 @@ void DecodeScheduler::ReportOutputs(absl::Time end) {
   for (Sequence* sequence : finished) End(*sequence, absl::OkStatus());
   parts_.observer->OnStep(decode_rows, prefill_rows, static_cast<int>(sampled.size()));
   NoteRate(prefill_rows, end - step_start_);
+}
+
+void DecodeScheduler::FreeHidden(Sequence& sequence) const {
+  sequence.blocks.ReleaseFront(limits_.FirstVisibleBlock(sequence.num_computed));
 }
 
 session::TokenOutput DecodeScheduler::MakeOutput(Sequence& sequence, SampledToken token,

@@ -95,6 +95,8 @@ class DecodeScheduler final : public worker::Scheduler {
   void Adopt(Sequence& sequence, const worker::ReceiveDone& event);
 
   void ReportOutputs(absl::Time end);
+  // Gives back the blocks that no later row of the sequence sees.
+  void FreeHidden(Sequence& sequence) const;
   session::TokenOutput MakeOutput(Sequence& sequence, SampledToken token, absl::Time end);
   void FailStep(const absl::Status& status);
   void NoteRate(int prefill_rows, absl::Duration duration);

@@ -17,6 +17,7 @@ DecodeLimits MakeLimits(const worker::WorkerConfig& config, worker::EngineHost& 
   limits.num_blocks = engine.allocator().num_blocks();
   limits.vocab_size = engine.vocab_size();
   limits.max_context = engine.max_context();
+  limits.window = engine.fingerprint().WidestWindow();
   limits.max_num_seqs = config.max_num_seqs;
   limits.max_num_batched_tokens = std::min(config.max_num_batched_tokens, engine.max_rows());
   limits.max_waiting = config.max_waiting;

@@ -43,8 +43,8 @@ struct Sequence {
 
   std::vector<std::int32_t> tokens;  // prompt, then output
   int prompt_size = 0;
-  int num_computed = 0;  // tokens[0, num_computed) have their KV in `blocks`
-  engine::BlockList blocks;
+  int num_computed = 0;      // tokens[0, num_computed) have their KV in `blocks`, holes apart
+  engine::BlockList blocks;  // with holes where no later row of it sees
   int preemptions = 0;
 
   std::vector<SampledToken> prompt_logprobs;  // of tokens[1..] scored so far

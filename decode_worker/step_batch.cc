@@ -20,6 +20,7 @@ engine::SequenceStep MakeStep(const Sequence& sequence, int num_rows) {
                              static_cast<std::size_t>(num_rows));
   step.start_position = sequence.num_computed;
   step.block_table = sequence.blocks.ids();
+  step.prompt_length = sequence.prompt_size;
   if (WantsPromptLogprobs(sequence)) {
     step.logits = engine::LogitRows::kAll;
   } else if (num_rows == sequence.num_remaining()) {

@@ -21,6 +21,13 @@ int LogitRowsAtOnce(const ModelPlan& plan, int max_rows) {
   return static_cast<int>(std::clamp<std::size_t>(rows, 1, max_rows));
 }
 
+// The first position that any layer's row at `position` sees.
+int FirstVisibleAnywhere(const ModelPlan& plan, int position) {
+  int first = position;
+  for (const LayerPlan& layer : plan.layers) first = std::min(first, layer.FirstVisible(position));
+  return first;
+}
+
 absl::Status CheckSequence(const ModelPlan& plan, const KvPool& kv, const SequenceStep& step) {
   if (step.tokens.empty()) return absl::InvalidArgumentError("no tokens to compute");
   for (const std::int32_t token : step.tokens) {
@@ -42,10 +49,15 @@ absl::Status CheckSequence(const ModelPlan& plan, const KvPool& kv, const Sequen
         absl::StrFormat("block table too short: %d blocks for %d positions, need %d",
                         step.block_table.size(), end, num_needed));
   }
-  for (const BlockId block : step.block_table.first(num_needed)) {
+  const int first_visible =
+      FirstVisibleAnywhere(plan, step.start_position) / kv.layout().block_size;
+  for (int i = 0; i < num_needed; ++i) {
+    const BlockId block = step.block_table[i];
+    if (block == kNoBlock && i < first_visible) continue;
     if (block < 0 || block >= kv.num_blocks()) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("block id out of range: %d, must be 0..%d", block, kv.num_blocks() - 1));
+          absl::StrFormat("block id out of range: %d at place %d, must be 0..%d, or none below %d",
+                          block, i, kv.num_blocks() - 1, first_visible));
     }
   }
   return absl::OkStatus();
@@ -55,15 +67,29 @@ absl::Status CheckSequence(const ModelPlan& plan, const KvPool& kv, const Sequen
 struct Batch {
   std::vector<std::int32_t> tokens, positions, text_lengths;
   std::vector<BatchSequence> sequences;
+  std::vector<std::vector<BlockId>> filled_tables;  // of those with holes
 };
+
+// `table` with its holes filled by the first block that it has. Attention works in whole tiles of
+// keys, so it may read, to no effect, what no row sees; it must be memory.
+std::vector<BlockId> FillHoles(std::span<const BlockId> table) {
+  std::vector<BlockId> filled(table.begin(), table.end());
+  const auto first =
+      std::find_if(filled.begin(), filled.end(), [](BlockId block) { return block != kNoBlock; });
+  std::fill(filled.begin(), first, *first);
+  return filled;
+}
 
 Batch MakeBatch(std::span<const SequenceStep> steps) {
   Batch batch;
   for (const SequenceStep& step : steps) {
+    std::span<const BlockId> table = step.block_table;
+    // CheckSequence saw a block for the rows' own positions.
+    if (table.front() == kNoBlock) table = batch.filled_tables.emplace_back(FillHoles(table));
     batch.sequences.push_back({.first_row = static_cast<int>(batch.tokens.size()),
                                .num_rows = static_cast<int>(step.tokens.size()),
                                .start_position = step.start_position,
-                               .block_table = step.block_table});
+                               .block_table = table});
     batch.tokens.insert(batch.tokens.end(), step.tokens.begin(), step.tokens.end());
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
       const int position = step.start_position + static_cast<int>(i);

@@ -15,8 +15,9 @@ namespace baton::engine {
 enum class LogitRows : std::uint8_t { kNone, kLast, kAll };
 
 // One sequence's part of a step: `tokens` are computed at positions [start_position,
-// start_position + tokens.size()), attending to what `block_table` already holds below. The spans
-// must stay valid during Step.
+// start_position + tokens.size()), attending to what `block_table` already holds below. It may
+// begin with kNoBlock where no layer's window reaches that far back. The spans must stay valid
+// during Step.
 struct SequenceStep {
   std::span<const std::int32_t> tokens;
   int start_position = 0;

@@ -1,19 +1,21 @@
 #include "kvtransfer/block_ledger.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 
 namespace baton::kvtransfer {
 
-BlockLedger::BlockLedger(int num_layers, int num_blocks)
-    : num_layers_(num_layers),
+BlockLedger::BlockLedger(std::vector<int> first_blocks, int num_blocks)
+    : first_blocks_(std::move(first_blocks)),
       num_blocks_(num_blocks),
-      num_missing_(static_cast<std::int64_t>(num_layers) * num_blocks),
-      bits_(num_missing_, false) {}
+      bits_(first_blocks_.size() * static_cast<std::size_t>(num_blocks), false) {
+  for (const int first : first_blocks_) num_pairs_ += num_blocks - first;
+  num_missing_ = num_pairs_;
+}
 
 bool BlockLedger::Contains(int layer, int block) const {
-  return layer >= 0 && layer < num_layers_ && block >= 0 && block < num_blocks_;
+  return layer >= 0 && layer < num_layers() && block >= first_blocks_[layer] && block < num_blocks_;
 }
 
 bool BlockLedger::Mark(int layer, int block) {
@@ -26,9 +28,12 @@ bool BlockLedger::Mark(int layer, int block) {
 }
 
 std::pair<int, int> BlockLedger::FirstMissing() const {
-  const auto it = std::find(bits_.begin(), bits_.end(), false);
-  const auto index = static_cast<std::size_t>(it - bits_.begin());
-  return {static_cast<int>(index / num_blocks_), static_cast<int>(index % num_blocks_)};
+  for (int layer = 0; layer < num_layers(); ++layer) {
+    for (int block = first_blocks_[layer]; block < num_blocks_; ++block) {
+      if (!marked(layer, block)) return {layer, block};
+    }
+  }
+  BATON_CHECK(false, "nothing is missing from a complete ledger");
 }
 
 }  // namespace baton::kvtransfer

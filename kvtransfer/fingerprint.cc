@@ -27,6 +27,10 @@ class FieldComparison {
   std::vector<std::string> differences_;
 };
 
+std::string Describe(const std::vector<std::int32_t>& windows) {
+  return windows.empty() ? "none" : absl::StrJoin(windows, ",");
+}
+
 }  // namespace
 
 absl::Status CheckFingerprints(std::string_view sender_name, const ModelFingerprint& sender,
@@ -39,6 +43,7 @@ absl::Status CheckFingerprints(std::string_view sender_name, const ModelFingerpr
   fields.Compare("num_kv_heads", sender.num_kv_heads, receiver.num_kv_heads);
   fields.Compare("head_dim", sender.head_dim, receiver.head_dim);
   fields.Compare("block_size", sender.block_size, receiver.block_size);
+  fields.Compare("windows", Describe(sender.windows), Describe(receiver.windows));
   if (fields.differences().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("model fingerprints differ: ", absl::StrJoin(fields.differences(), "; "),

@@ -57,6 +57,7 @@ void ToProto(const ModelFingerprint& from, v1::KvFingerprint* to) {
   to->set_num_kv_heads(from.num_kv_heads);
   to->set_head_dim(from.head_dim);
   to->set_block_size(from.block_size);
+  to->mutable_windows()->Assign(from.windows.begin(), from.windows.end());
 }
 
 ModelFingerprint FromProto(const v1::KvFingerprint& from) {
@@ -66,7 +67,8 @@ ModelFingerprint FromProto(const v1::KvFingerprint& from) {
           .num_layers = from.num_layers(),
           .num_kv_heads = from.num_kv_heads(),
           .head_dim = from.head_dim(),
-          .block_size = from.block_size()};
+          .block_size = from.block_size(),
+          .windows = {from.windows().begin(), from.windows().end()}};
 }
 
 std::string ValidUtf8Prefix(std::string_view text) {

@@ -10,7 +10,7 @@
 // What the two ends of a link say to each other, as plain values. docs/handoff.md tells when.
 namespace baton::kvtransfer {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // Enough to tell whether two processes can map each other's memory; see host_identity.h.
 struct HostIdentity {

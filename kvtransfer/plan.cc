@@ -31,6 +31,14 @@ BlockLayout LayoutOf(const ModelFingerprint& fingerprint, std::size_t block_byte
           .block_bytes = block_bytes};
 }
 
+std::vector<int> FirstMovedBlocks(const ModelFingerprint& fingerprint, int num_tokens) {
+  std::vector<int> first_blocks(fingerprint.num_layers);
+  for (int layer = 0; layer < fingerprint.num_layers; ++layer) {
+    first_blocks[layer] = fingerprint.FirstVisibleBlock(layer, num_tokens);
+  }
+  return first_blocks;
+}
+
 absl::StatusOr<std::vector<Copy>> PlanCopies(const TransferTables& tables, int layer,
                                              int first_block, int last_block) {
   BATON_RETURN_IF_ERROR(CheckLayouts(tables.source, tables.destination));

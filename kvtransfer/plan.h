@@ -23,6 +23,11 @@ struct BlockLayout {
 
 BlockLayout LayoutOf(const ModelFingerprint& fingerprint, std::size_t block_bytes);
 
+// Per layer, the first block of a prompt of `num_tokens` tokens that has to move: the decode
+// worker's first row stands at position num_tokens and sees no block before it there. Both ends
+// derive it, so that each knows which (layer, block) pairs make a transfer.
+std::vector<int> FirstMovedBlocks(const ModelFingerprint& fingerprint, int num_tokens);
+
 // A contiguous piece of memory to move. Offsets lie within the block; a copy never crosses one.
 struct Copy {
   std::int32_t source_block = 0;       // in the sender's pool

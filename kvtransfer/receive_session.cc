@@ -9,13 +9,14 @@
 
 namespace baton::kvtransfer {
 
-ReceiveSession::ReceiveSession(std::vector<std::int32_t> blocks, int num_layers,
-                               std::size_t block_bytes, Limits limits, absl::Time now)
+ReceiveSession::ReceiveSession(std::vector<std::int32_t> blocks,
+                               const std::vector<int>& first_blocks, std::size_t block_bytes,
+                               Limits limits, absl::Time now)
     : blocks_(std::move(blocks)),
       block_bytes_(block_bytes),
       limits_(limits),
-      claimed_(num_layers, static_cast<int>(blocks_.size())),
-      landed_(num_layers, static_cast<int>(blocks_.size())),
+      claimed_(first_blocks, static_cast<int>(blocks_.size())),
+      landed_(first_blocks, static_cast<int>(blocks_.size())),
       oldest_(now + limits.max_age) {
   report_.first_byte = absl::InfinitePast();
   report_.completed = absl::InfinitePast();
@@ -61,7 +62,7 @@ absl::StatusOr<std::int32_t> ReceiveSession::StartCopy(LinkId link, int layer, i
   BATON_RETURN_IF_ERROR(CheckSender(link));
   if (!claimed_.Contains(layer, block)) {
     return absl::OutOfRangeError(
-        absl::StrFormat("no such block reserved: layer %d, block %d", layer, block));
+        absl::StrFormat("block not expected: layer %d, block %d", layer, block));
   }
   if (!claimed_.Mark(layer, block)) {
     return absl::AlreadyExistsError(
@@ -96,8 +97,7 @@ absl::Status ReceiveSession::OnFinish(LinkId link, const FinishTransfer& finish,
     }
     Fail(absl::DataLossError(absl::StrFormat(
         "transfer finished with blocks missing: %d of %d landed, %d announced, first missing: %s",
-        landed_.num_marked(), landed_.num_marked() + landed_.num_missing(), finish.num_blocks,
-        first)));
+        landed_.num_marked(), landed_.num_pairs(), finish.num_blocks, first)));
     return failure_;
   }
   record_ = finish.record;

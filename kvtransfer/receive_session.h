@@ -20,7 +20,7 @@ namespace baton::kvtransfer {
 //
 //   kReserved   no sender yet; OnBegin -> kReceiving, bound to that link
 //   kReceiving  blocks arrive in any order, each at most once
-//   kCompleted  every (layer, block) pair landed and the record came
+//   kCompleted  every (layer, block) pair expected landed and the record came
 //   kFailed     abort, lost link, expiry, damage or release; nothing more is taken
 //
 // A block is written between StartCopy and FinishCopy, by whoever called them. The outcome is
@@ -35,8 +35,9 @@ class ReceiveSession {
     absl::Duration max_age;  // of the reservation, however often it is renewed
   };
 
-  ReceiveSession(std::vector<std::int32_t> blocks, int num_layers, std::size_t block_bytes,
-                 Limits limits, absl::Time now);
+  // Expects blocks [first_blocks[l], blocks.size()) of each layer l, and refuses all others.
+  ReceiveSession(std::vector<std::int32_t> blocks, const std::vector<int>& first_blocks,
+                 std::size_t block_bytes, Limits limits, absl::Time now);
 
   // From link `link`; the status is why the frame was refused and is for the sender. Frames of a
   // link that the session is not bound to change nothing.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "kvtransfer/fingerprint.h"
+#include "kvtransfer/plan.h"
 
 namespace baton::kvtransfer {
 
@@ -23,7 +24,8 @@ TransferTicket ReceiveTable::Reserve(std::vector<std::int32_t> blocks, int num_t
                         .blocks = blocks,
                         .fingerprint = options_.fingerprint};
   sessions_.emplace(
-      id, Entry{.session = ReceiveSession(std::move(blocks), options_.fingerprint.num_layers,
+      id, Entry{.session = ReceiveSession(std::move(blocks),
+                                          FirstMovedBlocks(options_.fingerprint, num_tokens),
                                           options_.block_bytes, options_.limits, now)});
   return ticket;
 }

@@ -17,6 +17,7 @@ class Receiver final : public TransferReceiver {
       : link_options_{.worker_id = options.worker_id,
                       .incarnation = options.incarnation,
                       .allow_shared_memory = options.allow_shared_memory},
+        fingerprint_(options.fingerprint),
         num_blocks_(options.memory.num_blocks),
         hub_(std::make_shared<ReceiveHub>(
             ReceiveHub::Options{
@@ -47,8 +48,10 @@ class Receiver final : public TransferReceiver {
   }
 
   TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) override {
-    for (const std::int32_t block : blocks) {
-      BATON_CHECK(block >= 0 && block < num_blocks_, "a block outside the pool was reserved");
+    const auto first = static_cast<std::size_t>(fingerprint_.FirstVisibleBlock(num_tokens));
+    for (std::size_t i = first; i < blocks.size(); ++i) {
+      BATON_CHECK(blocks[i] >= 0 && blocks[i] < num_blocks_,
+                  "a block outside the pool was reserved");
     }
     TransferTicket ticket = hub_->Reserve(std::move(blocks), num_tokens);
     ticket.address = address_;
@@ -59,6 +62,7 @@ class Receiver final : public TransferReceiver {
 
  private:
   const ReceiveLink::Options link_options_;
+  const ModelFingerprint fingerprint_;
   const int num_blocks_;
   const std::shared_ptr<ReceiveHub> hub_;
   std::unique_ptr<GrpcStreamServer> server_;

@@ -14,7 +14,8 @@ SendSession::SendSession(TransferTicket ticket, std::vector<std::int32_t> source
       source_blocks_(std::move(source_blocks)),
       layout_(layout),
       limits_(limits),
-      put_(layout.num_layers, static_cast<int>(ticket_.blocks.size())) {
+      put_(FirstMovedBlocks(ticket_.fingerprint, ticket_.num_tokens),
+           static_cast<int>(ticket_.blocks.size())) {
   report_.layers.resize(layout.num_layers);
   for (int layer = 0; layer < layout.num_layers; ++layer) {
     report_.layers[layer] = {
@@ -50,14 +51,17 @@ absl::Status SendSession::CheckTables(const TransferTicket& ticket,
 
 void SendSession::Put(int layer, int first_block, int last_block, absl::Time now) {
   if (!open() || first_block == last_block) return;
-  if (record_.has_value() || first_block > last_block || !put_.Contains(layer, first_block) ||
-      !put_.Contains(layer, last_block - 1)) {
+  if (record_.has_value() || layer < 0 || layer >= put_.num_layers() || first_block < 0 ||
+      first_block > last_block || last_block > put_.num_blocks()) {
     Fail(absl::InternalError(absl::StrFormat(
              "layer put out of range or after Complete: layer %d of %d, blocks [%d, %d) of %d",
              layer, put_.num_layers(), first_block, last_block, put_.num_blocks())),
          now);
     return;
   }
+  report_.layers[layer].ready = now;
+  first_block = std::max(first_block, put_.first_block(layer));
+  if (first_block >= last_block) return;
   for (int block = first_block; block < last_block; ++block) {
     if (!put_.Mark(layer, block)) {
       Fail(absl::InternalError(
@@ -66,7 +70,6 @@ void SendSession::Put(int layer, int first_block, int last_block, absl::Time now
       return;
     }
   }
-  report_.layers[layer].ready = now;
   pending_.push_back({.layer = layer, .first_block = first_block, .last_block = last_block});
 }
 
@@ -79,8 +82,8 @@ void SendSession::Complete(HandoffRecord record, absl::Time now) {
             : absl::StrFormat(
                   "completed with blocks missing: %d of %d were put, first missing is "
                   "layer %d, prompt block %d",
-                  put_.num_marked(), put_.num_marked() + put_.num_missing(),
-                  put_.FirstMissing().first, put_.FirstMissing().second);
+                  put_.num_marked(), put_.num_pairs(), put_.FirstMissing().first,
+                  put_.FirstMissing().second);
     Fail(absl::InternalError(what), now);
     return;
   }

@@ -32,7 +32,8 @@ struct PutRange {
 //   kClosed          outcome() may be told to the owner
 //
 // Any failure in the first three states leads to kClosing with that status; later ones are ignored,
-// so there is one outcome. Finish is never handed out before every (layer, block) pair was.
+// so there is one outcome. Finish is never handed out before every (layer, block) pair was. Pairs
+// that no row after the prompt sees (FirstMovedBlocks) are put like the others and dropped.
 // Not thread-safe.
 class SendSession {
  public:

@@ -38,7 +38,7 @@ struct HandoffRecord {
 struct LayerMark {
   int layer = 0;
   absl::Time ready;  // PutLayer was called (the last call for this layer)
-  absl::Time sent;   // its first byte was given to the wire
+  absl::Time sent;   // its first byte was given to the wire; InfinitePast: it has none to send
 };
 
 // What a sender knows of a transfer that was acknowledged.
@@ -82,7 +82,8 @@ class TransferSender {
   // be called before the caller has it. A key whose transfer has ended is ignored by all calls.
   virtual std::uint64_t Begin(const TransferTicket& ticket, std::vector<std::int32_t> source_blocks,
                               DoneCallback done) = 0;
-  // Layer `layer` of prompt blocks [first_block, last_block) is final in memory: send it now.
+  // Layer `layer` of prompt blocks [first_block, last_block) is final in memory: send it now. Every
+  // block of every layer is put; those that nobody will see through the layer's window stay here.
   virtual void PutLayer(std::uint64_t key, int layer, int first_block, int last_block) = 0;
   // All layers were put; deliver the record after them.
   virtual void Complete(std::uint64_t key, HandoffRecord record) = 0;
@@ -118,7 +119,7 @@ class TransferReceiver {
     // Exactly one of the two is called per reservation, on a library thread, unless Release comes
     // first. After either, nothing writes to its blocks any more.
     std::function<void(std::uint64_t transfer_id, const HandoffRecord&, const ReceiveReport&)>
-        on_complete;  // every block of every layer arrived, and the record
+        on_complete;  // every block that later rows see arrived in every layer, and the record
     std::function<void(std::uint64_t transfer_id, const absl::Status&)> on_failed;
   };
   //   kUnavailable  the address cannot be bound; names it
@@ -127,8 +128,9 @@ class TransferReceiver {
                                                                  const Clock& clock);
   virtual ~TransferReceiver() = default;
 
-  // Opens a reservation: `blocks[i]` receives prompt block i. The caller keeps owning the blocks
-  // and must not touch or free them until on_complete, on_failed or Release.
+  // Opens a reservation: `blocks[i]` receives prompt block i, in those layers where a row after the
+  // prompt sees it; -1 where that is so in none. The caller keeps owning the blocks and must not
+  // touch or free them until on_complete, on_failed or Release.
   virtual TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) = 0;
   // Ends a reservation in any state: when it returns nothing writes to its blocks any more, late
   // frames are refused, and no callback of it will run. Waits for at most one block's copy, or for

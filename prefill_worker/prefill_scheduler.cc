@@ -167,6 +167,7 @@ std::span<const engine::SequenceStep> PrefillScheduler::PlanStep() {
     step.tokens = std::span(request.spec.prompt).subspan(chunk.begin, chunk.end - chunk.begin);
     step.start_position = chunk.begin;
     step.block_table = request.blocks.ids();
+    step.prompt_length = request.num_tokens();
     step.logits = request.spec.sampling.prompt_logprobs ? engine::LogitRows::kAll
                   : chunk.last()                        ? engine::LogitRows::kLast
                                                         : engine::LogitRows::kNone;
@@ -271,6 +272,7 @@ void PrefillScheduler::ReportHandoff(PrefillRequest& request,
   times.transfer_bytes = report.bytes;
   times.transfer_total = std::max(absl::ZeroDuration(), report.acknowledged - report.first_byte);
   for (const kvtransfer::LayerMark& mark : report.layers) {
+    if (mark.sent == absl::InfinitePast()) continue;  // nothing of it had to move
     times.layers.push_back(
         {mark.layer, mark.ready - request.compute_start, mark.sent - request.compute_start});
   }

@@ -3,16 +3,18 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 
 namespace baton::prefill_worker {
 namespace {
 
 std::string Describe(const ModelFingerprint& fingerprint) {
-  return absl::StrFormat("%s/%s/%s layers=%d kv_heads=%d head_dim=%d block_size=%d",
-                         fingerprint.model, fingerprint.compute, fingerprint.kv_dtype,
-                         fingerprint.num_layers, fingerprint.num_kv_heads, fingerprint.head_dim,
-                         fingerprint.block_size);
+  return absl::StrFormat(
+      "%s/%s/%s layers=%d kv_heads=%d head_dim=%d block_size=%d windows=%s", fingerprint.model,
+      fingerprint.compute, fingerprint.kv_dtype, fingerprint.num_layers, fingerprint.num_kv_heads,
+      fingerprint.head_dim, fingerprint.block_size,
+      fingerprint.windows.empty() ? "none" : absl::StrJoin(fingerprint.windows, ","));
 }
 
 absl::Status CheckPrompt(const PrefillLimits& limits, int num_blocks,

@@ -53,6 +53,7 @@ void ToProto(const ModelFingerprint& fingerprint, v1::ModelFingerprint* out) {
   out->set_num_kv_heads(fingerprint.num_kv_heads);
   out->set_head_dim(fingerprint.head_dim);
   out->set_block_size(fingerprint.block_size);
+  out->mutable_windows()->Assign(fingerprint.windows.begin(), fingerprint.windows.end());
 }
 
 absl::Status FromProto(const v1::ModelFingerprint& in, ModelFingerprint* out) {
@@ -61,8 +62,18 @@ absl::Status FromProto(const v1::ModelFingerprint& in, ModelFingerprint* out) {
   BATON_RETURN_IF_ERROR(CheckRange(in.num_kv_heads(), 1, kMaxCount, "fingerprint.num_kv_heads"));
   BATON_RETURN_IF_ERROR(CheckRange(in.head_dim(), 1, kMaxCount, "fingerprint.head_dim"));
   BATON_RETURN_IF_ERROR(CheckRange(in.block_size(), 1, kMaxCount, "fingerprint.block_size"));
-  *out = {in.model(),        in.compute(),  in.kv_dtype(),  in.num_layers(),
-          in.num_kv_heads(), in.head_dim(), in.block_size()};
+  if (in.windows_size() != 0 && in.windows_size() != in.num_layers()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("fingerprint disagrees with itself: %d windows for %d layers",
+                        in.windows_size(), in.num_layers()));
+  }
+  for (const std::int32_t window : in.windows()) {
+    BATON_RETURN_IF_ERROR(CheckCount(window, "fingerprint.windows"));
+  }
+  *out = {in.model(),        in.compute(),
+          in.kv_dtype(),     in.num_layers(),
+          in.num_kv_heads(), in.head_dim(),
+          in.block_size(),   {in.windows().begin(), in.windows().end()}};
   return absl::OkStatus();
 }
 
@@ -83,9 +94,6 @@ absl::Status FromProto(const v1::TransferTicket& in, TransferTicket* out) {
   BATON_RETURN_IF_ERROR(
       CheckRange(static_cast<double>(in.lease_ns()), 0, kMaxNanoseconds, "ticket.lease_ns"));
   BATON_RETURN_IF_ERROR(CheckRange(in.num_tokens(), 1, kMaxCount, "ticket.num_tokens"));
-  for (const std::int32_t block : in.blocks()) {
-    BATON_RETURN_IF_ERROR(CheckCount(block, "ticket.blocks"));
-  }
   BATON_RETURN_IF_ERROR(FromProto(in.fingerprint(), &out->fingerprint));
   const std::int32_t block_size = out->fingerprint.block_size;
   const std::int64_t num_blocks = (std::int64_t{in.num_tokens()} + block_size - 1) / block_size;
@@ -93,6 +101,12 @@ absl::Status FromProto(const v1::TransferTicket& in, TransferTicket* out) {
     return absl::InvalidArgumentError(
         absl::StrFormat("ticket disagrees with itself: %d blocks for %d tokens in blocks of %d",
                         in.blocks_size(), in.num_tokens(), block_size));
+  }
+  // No layer needs the blocks before this one.
+  const int first_needed = out->fingerprint.FirstVisibleBlock(in.num_tokens());
+  for (int i = 0; i < in.blocks_size(); ++i) {
+    if (in.blocks(i) == -1 && i < first_needed) continue;
+    BATON_RETURN_IF_ERROR(CheckCount(in.blocks(i), "ticket.blocks"));
   }
   out->transfer_id = in.transfer_id();
   out->worker_id = in.worker_id();

@@ -50,7 +50,7 @@ std::unique_ptr<engine::Ops> MakeOps(const WorkerConfig& config) {
 
 ModelFingerprint MakeFingerprint(const WorkerConfig& config,
                                  const checkpoint::Checkpoint& checkpoint,
-                                 const engine::KvLayout& layout) {
+                                 const engine::ModelPlan& plan, const engine::KvLayout& layout) {
   ModelFingerprint fingerprint;
   fingerprint.model = checkpoint.fingerprint();
   // The reference sums in its own order, and so does each instruction set of the other backend:
@@ -65,6 +65,11 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
   fingerprint.num_kv_heads = layout.num_kv_heads;
   fingerprint.head_dim = layout.head_dim;
   fingerprint.block_size = layout.block_size;
+  for (const engine::LayerPlan& layer : plan.layers) fingerprint.windows.push_back(layer.window);
+  const auto& windows = fingerprint.windows;
+  if (std::count(windows.begin(), windows.end(), 0) == layout.num_layers) {
+    fingerprint.windows.clear();
+  }
   return fingerprint;
 }
 
@@ -144,7 +149,7 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
       ChooseNumBlocks(config, layout, (*runner)->plan().max_context, MachineBytes()));
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<engine::KvPool> kv,
                          engine::KvPool::Create(layout, num_blocks));
-  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, layout);
+  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, (*runner)->plan(), layout);
   std::string name =
       config.served_model_name.empty() ? checkpoint->metadata().name : config.served_model_name;
   log::Info("model loaded", {{"model", name},

@@ -1,5 +1,6 @@
 #include "engine/kv/block_allocator.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,13 +13,16 @@ BlockList::BlockList(BlockAllocator* owner, std::vector<BlockId> ids)
     : owner_(owner), ids_(std::move(ids)) {}
 
 BlockList::BlockList(BlockList&& other) noexcept
-    : owner_(std::exchange(other.owner_, nullptr)), ids_(std::exchange(other.ids_, {})) {}
+    : owner_(std::exchange(other.owner_, nullptr)),
+      ids_(std::exchange(other.ids_, {})),
+      num_holes_(std::exchange(other.num_holes_, 0)) {}
 
 BlockList& BlockList::operator=(BlockList&& other) noexcept {
   if (this != &other) {
     Clear();
     owner_ = std::exchange(other.owner_, nullptr);
     ids_ = std::exchange(other.ids_, {});
+    num_holes_ = std::exchange(other.num_holes_, 0);
   }
   return *this;
 }
@@ -27,15 +31,31 @@ BlockList::~BlockList() { Clear(); }
 
 void BlockList::Append(BlockList&& tail) {
   if (tail.ids_.empty() || this == &tail) return;
-  BATON_CHECK(ids_.empty() || owner_ == tail.owner_, "lists of two allocators cannot be joined");
+  BATON_CHECK(num_held() == 0 || owner_ == tail.owner_, "lists of two allocators cannot be joined");
+  BATON_CHECK(tail.num_holes_ == 0, "holes must stand at the front of a list");
   owner_ = tail.owner_;
   ids_.insert(ids_.end(), tail.ids_.begin(), tail.ids_.end());
   tail.ids_.clear();
 }
 
+void BlockList::ReleaseFront(int count) {
+  BATON_CHECK(count <= size(), "more blocks given back than the list has");
+  if (count <= num_holes_) return;
+  owner_->Release(std::span(ids_).subspan(num_holes_, count - num_holes_));
+  std::fill(ids_.begin() + num_holes_, ids_.begin() + count, kNoBlock);
+  num_holes_ = count;
+}
+
+void BlockList::PrependHoles(int count) {
+  BATON_CHECK(count >= 0, "a negative number of holes");
+  ids_.insert(ids_.begin(), count, kNoBlock);
+  num_holes_ += count;
+}
+
 void BlockList::Clear() {
-  if (!ids_.empty()) owner_->Release(ids_);
+  if (num_held() > 0) owner_->Release(std::span(ids_).subspan(num_holes_));
   ids_.clear();
+  num_holes_ = 0;
 }
 
 BlockAllocator::BlockAllocator(int num_blocks)
@@ -65,6 +85,7 @@ absl::StatusOr<BlockList> BlockAllocator::Allocate(int count) {
 BlockList BlockAllocator::Share(const BlockList& list, int count) {
   BATON_CHECK(count >= 0 && count <= list.size(), "more blocks shared than the list holds");
   if (count == 0) return BlockList();
+  BATON_CHECK(list.num_holes_ == 0, "a list with holes cannot be shared");
   BATON_CHECK(list.owner_ == this, "a list of another allocator cannot be shared");
   std::vector<BlockId> ids(list.ids_.begin(), list.ids_.begin() + count);
   absl::MutexLock lock(&mutex_);
@@ -83,7 +104,7 @@ int BlockAllocator::num_free() const {
   return static_cast<int>(free_.size());
 }
 
-void BlockAllocator::Release(const std::vector<BlockId>& ids) {
+void BlockAllocator::Release(std::span<const BlockId> ids) {
   absl::MutexLock lock(&mutex_);
   // Last first, so that a list taken again right away has its ids in the same order.
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {

@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/model_metadata.h"
+#include "common/sliding_window.h"
 #include "engine/model/rope.h"
 
 namespace baton::engine {
@@ -34,9 +35,7 @@ struct LayerPlan {
   bool normalize_expert_weights = true;
 
   // First position that a row at `position` sees.
-  int FirstVisible(int position) const {
-    return window == 0 || position < window ? 0 : position - window + 1;
-  }
+  int FirstVisible(int position) const { return baton::FirstVisible(window, position); }
 };
 
 // A whole model as data: embedding, layers in order, final norm, head.

@@ -71,7 +71,7 @@ class ThreadedReceiver final : public kvtransfer::TransferReceiver {
       absl::MutexLock lock(&mutex_);
       const auto open = open_.find(job.transfer_id);
       if (open == open_.end()) return;
-      model_.Write(open->second, 0, job.prompt);
+      model_.Write(open->second, 0, job.prompt, static_cast<int>(job.prompt.size()));
       open_.erase(open);
     }
     worker::ReceiveDone done;

@@ -65,6 +65,24 @@ TEST(DecodeSchedulerPreemptionTest, ComputesAHandedOverPromptAgainAfterAPreempti
   world.ExpectWholeOutput(newer, 1);
 }
 
+// What a window had hidden is computed again too: rows further back see it.
+TEST(DecodeSchedulerPreemptionTest, ComputesTheWholeTextAgainAfterItsFrontWasGivenBack) {
+  DecodeLimits limits = SchedulerFixture::Limits(/*num_blocks=*/8);
+  limits.window = 9;  // up to 3 blocks each
+  SchedulerFixture world(limits);
+  std::vector<session::RequestSpec> specs;
+  for (const char* id : {"a", "b", "c"}) {
+    specs.push_back(SchedulerFixture::Spec(id, 7, 20));
+    world.Reserve(specs.back(), /*local=*/id[0] == 'b');
+    if (id[0] != 'b') world.CompleteTransfer(specs.back());
+  }
+
+  world.StepUntilIdle();
+
+  EXPECT_GT(world.observer_.preemptions, 0);
+  for (const auto& spec : specs) world.ExpectWholeOutput(spec, spec.request_id == "b" ? 0 : 1);
+}
+
 TEST(DecodeSchedulerPreemptionTest, CancelledWhilePreemptedItHoldsNothing) {
   SchedulerFixture world(TightLimits());
   const session::RequestSpec older = SchedulerFixture::Spec("a", 5, 16);

@@ -47,6 +47,60 @@ TEST(DecodeSchedulerTest, GoesOnFromTheSecondTokenAfterAHandoff) {
   EXPECT_EQ(world.allocator_.num_used(), 0);
 }
 
+// Through windows of 6 the row at position 15 sees from 10 on, which is block 2 of 4 tokens each.
+DecodeLimits WindowedLimits(int num_blocks) {
+  DecodeLimits limits = SchedulerFixture::Limits(num_blocks);
+  limits.window = 6;
+  return limits;
+}
+
+TEST(DecodeSchedulerTest, ReservesNoBlocksThatEveryWindowHidesFromTheRowsToCome) {
+  SchedulerFixture world(WindowedLimits(/*num_blocks=*/10));
+  const session::RequestSpec spec = SchedulerFixture::Spec("a", 15, 12);
+
+  world.Reserve(spec, /*local=*/false);
+
+  const TransferTicket ticket = world.TicketOf("a");
+  EXPECT_EQ(ticket.num_tokens, 15);
+  EXPECT_EQ(ticket.blocks, (std::vector<std::int32_t>{-1, -1, 0, 1}));
+  EXPECT_EQ(world.scheduler_.Books().reserved, 2);  // position 15 lies in the last of them
+  world.CompleteTransfer(spec);
+  world.StepUntilIdle();
+  world.ExpectWholeOutput(spec, /*first=*/1);
+}
+
+TEST(DecodeSchedulerTest, GivesBlocksBackOnceNoLaterRowSeesThem) {
+  SchedulerFixture world(WindowedLimits(/*num_blocks=*/16));
+  const session::RequestSpec spec = SchedulerFixture::Spec("a", 30, 30);
+
+  world.Reserve(spec, /*local=*/true);
+  EXPECT_EQ(world.scheduler_.Books().active, 8);  // computed here: room for all of it at first
+  world.Step();
+  world.Step();
+  for (int i = 1; i < 30; ++i) {
+    // A window of 6 lies in 3 blocks at most.
+    ASSERT_LE(world.scheduler_.Books().active, 3) << "token " << i;
+    ASSERT_TRUE(world.Step());
+  }
+
+  world.ExpectWholeOutput(spec);
+  EXPECT_EQ(world.allocator_.num_used(), 0);
+}
+
+TEST(DecodeSchedulerTest, ManyLongOutputsShareAPoolThatHoldsTheirWindowsOnly) {
+  SchedulerFixture world(WindowedLimits(/*num_blocks=*/16));  // 64 tokens
+  std::vector<session::RequestSpec> specs;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    specs.push_back(SchedulerFixture::Spec(id, 3, 50));  // 53 tokens each
+    world.Reserve(specs.back(), /*local=*/true);
+  }
+
+  world.StepUntilIdle();
+
+  EXPECT_EQ(world.observer_.preemptions, 0);
+  for (const auto& spec : specs) world.ExpectWholeOutput(spec);
+}
+
 TEST(DecodeSchedulerTest, SaysNothingWhenTheHandoffBroughtTheEnd) {
   SchedulerFixture world(SchedulerFixture::Limits(10));
   const session::RequestSpec spec = SchedulerFixture::Spec("a", 7, 9);

@@ -25,7 +25,7 @@ class SchedulerFixture {
   explicit SchedulerFixture(const DecodeLimits& limits, bool takes_transfers = true)
       : allocator_(limits.num_blocks),
         model_(limits.num_blocks, limits.block_size, limits.vocab_size,
-               limits.max_num_batched_tokens),
+               limits.max_num_batched_tokens, /*num_layers=*/1, limits.window),
         scheduler_(limits, {&clock_, &allocator_, &outbox_, &observer_,
                             takes_transfers ? &receiver_ : nullptr}) {}
 
@@ -67,7 +67,8 @@ class SchedulerFixture {
   void CompleteTransfer(const session::RequestSpec& spec,
                         FinishReason finish = FinishReason::kNone) {
     const std::uint64_t id = TicketOf(spec.request_id).transfer_id;
-    model_.Write(receiver_.open().at(id).blocks, 0, spec.prompt);
+    model_.Write(receiver_.open().at(id).blocks, 0, spec.prompt,
+                 static_cast<int>(spec.prompt.size()));
     ASSERT_TRUE(receiver_.Close(id));
     worker::ReceiveDone done;
     done.transfer_id = id;
@@ -97,7 +98,7 @@ class SchedulerFixture {
   // What `spec` gives when it has the model to itself.
   std::vector<SampledToken> Alone(const session::RequestSpec& spec) const {
     return FakeStepModel::OutputAlone(spec.sampling, spec.prompt, kTestVocab,
-                                      scheduler_.limits().context());
+                                      scheduler_.limits().context(), scheduler_.limits().window);
   }
   // Expects that the outputs sent so far are those of `spec` alone from `first` to the end, each
   // position once and in order, with the finish reason on the last only.

@@ -113,6 +113,77 @@ TEST_F(ModelRunnerTest, RefusesStepsThatCannotBeComputed) {
   EXPECT_EQ(Step({}).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Through windows of 6 the row at position 13 sees from 8 on, which is block 2 of 4 tokens each.
+class WindowedModelRunnerTest : public ::testing::TestWithParam<testing::Backend> {
+ protected:
+  static std::unique_ptr<GoldenEngine> MakeEngine(std::vector<bool> windowed_layers) {
+    auto metadata = testing::TinyMetadata();
+    metadata.sliding_window = 6;
+    metadata.windowed_layers = std::move(windowed_layers);
+    auto engine =
+        GoldenEngine::Create(testing::MakeRandomCheckpoint(metadata, checkpoint::DType::kF32, 1),
+                             {.backend = GetParam(), .block_size = 4, .max_rows = 16});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return engine.ok() ? *std::move(engine) : nullptr;
+  }
+  // Logits after 14 tokens, the last of them computed alone through `table`.
+  static absl::StatusOr<std::vector<float>> LastLogits(GoldenEngine& engine,
+                                                       const std::vector<BlockId>& table,
+                                                       const std::vector<BlockId>& spoilt) {
+    const std::vector<std::int32_t> tokens = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+    const std::vector<BlockId> whole = {0, 1, 2, 3};
+    const SequenceStep prompt{.tokens = std::span(tokens).first(13), .block_table = whole};
+    absl::Status status = engine.runner().Step({&prompt, 1}, engine.kv(), nullptr, nullptr);
+    EXPECT_TRUE(status.ok()) << status;
+    for (int layer = 0; layer < 2; ++layer) {
+      for (const BlockId block : spoilt) {
+        for (std::byte& byte : engine.kv().Block(layer, block)) byte = std::byte{0xff};  // NaN
+      }
+    }
+    std::vector<float> result;
+    const SequenceStep last{.tokens = std::span(tokens).last(1),
+                            .start_position = 13,
+                            .block_table = table,
+                            .logits = LogitRows::kLast};
+    status = engine.runner().Step(
+        {&last, 1}, engine.kv(), nullptr,
+        [&](int, int, std::span<float> logits) { result.assign(logits.begin(), logits.end()); });
+    if (!status.ok()) return status;
+    return result;
+  }
+};
+
+TEST_P(WindowedModelRunnerTest, NeedsNoBlockThatEveryLayersWindowHides) {
+  const auto engine = MakeEngine({true, true});
+  ASSERT_NE(engine, nullptr);
+
+  const auto whole = LastLogits(*engine, {0, 1, 2, 3}, {});
+  const auto spoilt = LastLogits(*engine, {0, 1, 2, 3}, {0, 1});
+  const auto with_holes = LastLogits(*engine, {kNoBlock, kNoBlock, 2, 3}, {0, 1});
+
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(*spoilt, *whole);
+  ASSERT_TRUE(with_holes.ok()) << with_holes.status();
+  EXPECT_EQ(*with_holes, *whole);
+}
+
+TEST_P(WindowedModelRunnerTest, RefusesAHoleThatARowSees) {
+  const auto windowed = MakeEngine({true, true}), mixed = MakeEngine({true, false});
+
+  const auto hidden_too_much = LastLogits(*windowed, {kNoBlock, kNoBlock, kNoBlock, 3}, {});
+  const auto seen_in_one_layer = LastLogits(*mixed, {kNoBlock, 1, 2, 3}, {});
+
+  for (const auto& result : {hidden_too_much, seen_in_one_layer}) {
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(result.status().message().find("block id out of range: -1"), absl::string_view::npos)
+        << result.status();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, WindowedModelRunnerTest,
+                         ::testing::Values(testing::Backend::kReference),
+                         [](const auto&) { return "Reference"; });
+
 TEST_F(ModelRunnerTest, RefusesAnotherModelsPool) {
   KvLayout layout = engine_->kv().layout();
   ++layout.num_layers;

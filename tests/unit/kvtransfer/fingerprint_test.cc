@@ -29,6 +29,8 @@ TEST(FingerprintTest, NamesBothSidesAndEveryFieldThatDiffers) {
   ModelFingerprint other = SomeFingerprint();
   other.kv_dtype = "f32";
   other.block_size = 32;
+  other.windows = std::vector<std::int32_t>(30, 512);
+  other.windows[29] = 0;
 
   const absl::Status status = CheckFingerprints("prefill-0", SomeFingerprint(), "decode-1", other);
 
@@ -36,6 +38,7 @@ TEST(FingerprintTest, NamesBothSidesAndEveryFieldThatDiffers) {
   const std::string message(status.message().data(), status.message().size());
   EXPECT_THAT(message, HasSubstr("kv_dtype is f16 at prefill-0 and f32 at decode-1"));
   EXPECT_THAT(message, HasSubstr("block_size is 16 at prefill-0 and 32 at decode-1"));
+  EXPECT_THAT(message, HasSubstr("windows is none at prefill-0 and 512,512,"));
   EXPECT_THAT(message, Not(HasSubstr("head_dim")));
 }
 

@@ -41,7 +41,8 @@ TEST(FrameTest, CarriesAHello) {
                                     .num_layers = 30,
                                     .num_kv_heads = 3,
                                     .head_dim = 64,
-                                    .block_size = 16},
+                                    .block_size = 16,
+                                    .windows = {1024, 0, 1024}},
                     .block_bytes = 12288,
                     .host = {.boot_id = "b", .ipc_namespace = "i", .mount_namespace = "n"},
                     .ring = {.path = "/proc/1/fd/3", .nonce = 99}};

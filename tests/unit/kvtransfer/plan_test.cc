@@ -42,6 +42,20 @@ TEST(PlanTest, MovesEachBlockWholeInPromptOrder) {
   EXPECT_EQ(*copies, expected);
 }
 
+// The first row after a prompt of n tokens stands at position n and sees [n - w + 1, n].
+TEST(PlanTest, BlocksBehindEveryLaterRowsWindowDoNotMove) {
+  ModelFingerprint fingerprint{.num_layers = 5, .block_size = 4};
+  fingerprint.windows = {0, 1, 4, 5, 100};
+
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 3), (std::vector<int>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 7), (std::vector<int>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 8), (std::vector<int>{0, 2, 1, 1, 0}));
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 102), (std::vector<int>{0, 25, 24, 24, 0}));
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 103), (std::vector<int>{0, 25, 25, 24, 1}));
+  fingerprint.windows.clear();
+  EXPECT_EQ(FirstMovedBlocks(fingerprint, 103), (std::vector<int>{0, 0, 0, 0, 0}));
+}
+
 TEST(PlanTest, AnEmptyRangeNeedsNoCopies) {
   const std::vector<std::int32_t> blocks = {1, 2};
   auto copies = PlanCopies({kLayout, kLayout, blocks, blocks}, 0, 2, 2);

@@ -14,7 +14,8 @@ using State = ReceiveSession::State;
 class ReceiveSessionTest : public testing::Test {
  protected:
   ReceiveSessionTest()
-      : session_({7, 3}, 2, 64, {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)}, now_) {}
+      : session_({7, 3}, {0, 0}, 64, {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)},
+                 now_) {}
 
   void Begin() { ASSERT_TRUE(session_.OnBegin(kLink, kBegin, "grpc", now_).ok()); }
   void Land(int layer, int block) {
@@ -62,6 +63,44 @@ TEST_F(ReceiveSessionTest, GivesTheDestinationOfEachBlockOnce) {
             absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(session_.StartCopy(kLink, 2, 0, now_).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(session_.StartCopy(kLink, 0, 2, now_).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(ReceiveSessionTest, ExpectsOnlyTheBlocksThatAreSeenAndRefusesTheOthers) {
+  ReceiveSession session({-1, 3, 5}, {2, 1}, 64,
+                         {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)}, now_);
+  ASSERT_TRUE(session.OnBegin(kLink, {.num_layers = 2, .num_blocks = 3}, "grpc", now_).ok());
+  const auto land = [&](int layer, int block) {
+    const auto to = session.StartCopy(kLink, layer, block, now_);
+    if (to.ok()) session.FinishCopy(layer, block, true);
+    return to;
+  };
+
+  for (const auto& [layer, block] : {std::pair(0, 0), {0, 1}, {1, 0}}) {
+    EXPECT_EQ(land(layer, block).status().code(), absl::StatusCode::kOutOfRange)
+        << layer << " " << block;
+  }
+  EXPECT_EQ(*land(0, 2), 5);
+  EXPECT_EQ(*land(1, 1), 3);
+  EXPECT_EQ(*land(1, 2), 5);
+
+  EXPECT_TRUE(session.OnFinish(kLink, {.num_blocks = 3, .record = {}}, now_).ok());
+  EXPECT_EQ(session.report().bytes, 3 * 64);
+}
+
+TEST_F(ReceiveSessionTest, ASenderThatSkipsMoreThanAgreedIsRefused) {
+  ReceiveSession session({4, 3}, {0, 1}, 64,
+                         {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)}, now_);
+  ASSERT_TRUE(session.OnBegin(kLink, kBegin, "grpc", now_).ok());
+  ASSERT_TRUE(session.StartCopy(kLink, 0, 1, now_).ok());
+  session.FinishCopy(0, 1, true);
+  ASSERT_TRUE(session.StartCopy(kLink, 1, 1, now_).ok());
+  session.FinishCopy(1, 1, true);
+
+  const absl::Status status = session.OnFinish(kLink, {.num_blocks = 2, .record = {}}, now_);
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message().data(), status.message().size()),
+              testing::HasSubstr("2 of 3 landed, 2 announced, first missing: layer 0, block 0"));
 }
 
 TEST_F(ReceiveSessionTest, TakesNothingBeforeBeginOrFromAnotherLink) {

@@ -163,7 +163,7 @@ TEST_F(ReceiveTableTest, ChecksVersionTicketAndBlockBytesOfALink) {
   EXPECT_TRUE(table_.CheckHello(hello).ok());
 
   Hello wrong_version = hello;
-  wrong_version.protocol_version = 2;
+  wrong_version.protocol_version = kProtocolVersion + 1;
   Hello wrong_incarnation = hello;
   wrong_incarnation.expected_incarnation = kIncarnation - 1;
   Hello wrong_bytes = hello;

@@ -97,6 +97,53 @@ TEST_F(SendSessionTest, EndsWellOnlyAfterTheAcknowledgementAndTheLastRelease) {
   EXPECT_EQ(session_.report().transport, "shm");
 }
 
+// 11 tokens in blocks of 4: the row at position 11 sees positions 9.. through a window of 3, and
+// everything in the other layer.
+TransferTicket WindowedTicket() {
+  TransferTicket ticket = SomeTicket();
+  ticket.fingerprint.windows = {3, 0};
+  return ticket;
+}
+
+TEST_F(SendSessionTest, DropsBlocksThatNobodySeesThroughTheWindow) {
+  SendSession session(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  session.OnLinkUp("grpc", now_);
+  for (int layer = 0; layer < 2; ++layer) {
+    session.Put(layer, 0, 1, now_);
+    session.Put(layer, 1, 3, now_);
+  }
+  session.Complete({}, now_);
+
+  std::vector<std::vector<int>> blocks(2);
+  std::int64_t announced = 0;
+  while (auto item = session.Next(now_)) {
+    if (const auto* finish = std::get_if<FinishTransfer>(&*item)) announced = finish->num_blocks;
+    const auto* range = std::get_if<PutRange>(&*item);
+    if (range == nullptr) continue;
+    session.OnAccepted(*range, now_);
+    for (int i = range->first_block; i < range->last_block; ++i) blocks[range->layer].push_back(i);
+  }
+
+  EXPECT_EQ(blocks[0], (std::vector<int>{2}));
+  EXPECT_EQ(blocks[1], (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(announced, 4);
+  EXPECT_EQ(session.report().bytes, 4 * 64);
+}
+
+TEST_F(SendSessionTest, StillWantsEveryBlockThatIsSeenAndNoneOutOfRange) {
+  SendSession missing(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  missing.Put(0, 0, 2, now_);
+  missing.Put(1, 0, 3, now_);
+  missing.Complete({}, now_);
+  SendSession outside(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  outside.Put(0, -1, 1, now_);
+
+  EXPECT_EQ(missing.outcome().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(missing.outcome().message().data(), missing.outcome().message().size()),
+              testing::HasSubstr("3 of 4 were put, first missing is layer 0, prompt block 2"));
+  EXPECT_EQ(outside.outcome().code(), absl::StatusCode::kInternal);
+}
+
 TEST_F(SendSessionTest, RefusesToCompleteWithABlockMissing) {
   session_.OnLinkUp("grpc", now_);
   session_.Put(0, 0, 3, now_);

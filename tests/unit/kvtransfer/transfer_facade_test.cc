@@ -152,6 +152,54 @@ TEST_P(TransferFacadeTest, DeliversBlocksAndRecord) {
   EXPECT_LE(last_send_report_.completed, last_send_report_.acknowledged);
 }
 
+// 200 blocks of 16 tokens less 3: the next row stands at position 3197. Through a window of 64 it
+// sees positions from 3134 on, block 195; through 1, its own, which is not among the prompt's.
+TEST_P(TransferFacadeTest, MovesOnlyWhatLaterRowsSeeThroughTheirWindows) {
+  metrics::Registry registry;
+  TransferMetrics sent_metrics(registry, "send"), received_metrics(registry, "receive");
+  TransferReceiver::Options receiver_options = ReceiverOptions();
+  receiver_options.fingerprint.windows = {64, 0, 1, 64};
+  receiver_options.metrics = &received_metrics;
+  TransferSender::Options sender_options = SenderOptions();
+  sender_options.fingerprint.windows = {64, 0, 1, 64};
+  sender_options.metrics = &sent_metrics;
+  StartReceiver(std::move(receiver_options));
+  StartSender(std::move(sender_options));
+  const TransferTicket ticket = receiver_->Reserve(Iota(0, 200), 200 * 16 - 3);
+
+  const std::uint64_t key = Begin(ticket, Iota(0, 200));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    sender_->PutLayer(key, layer, 0, 77);
+    sender_->PutLayer(key, layer, 77, 200);
+  }
+  sender_->Complete(key, {});
+
+  ASSERT_TRUE(sent_.Wait(key).ok()) << sent_.Wait(key);
+  ASSERT_TRUE(received_.Wait(ticket.transfer_id).ok()) << received_.Wait(ticket.transfer_id);
+  const std::vector<int> first_blocks = {195, 0, 199, 195};
+  TestPool zeros(kLayers, 1, kBlockBytes);
+  std::int64_t num_moved = 0;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int block = 0; block < 200; ++block) {
+      const bool moved = block >= first_blocks[layer];
+      num_moved += moved ? 1 : 0;
+      ASSERT_EQ(source_.SameBlock(layer, block, destination_, block), moved)
+          << "layer " << layer << ", block " << block;
+      ASSERT_EQ(zeros.SameBlock(layer, 0, destination_, block), !moved)
+          << "layer " << layer << ", block " << block;
+    }
+  }
+  const auto bytes = num_moved * static_cast<std::int64_t>(kBlockBytes);
+  EXPECT_EQ(num_moved, 5 + 200 + 1 + 5);
+  EXPECT_EQ(last_send_report_.bytes, bytes);
+  EXPECT_EQ(last_report_.bytes, bytes);
+  EXPECT_EQ(sent_metrics.bytes.value(), bytes);
+  EXPECT_EQ(received_metrics.bytes.value(), bytes);
+  EXPECT_EQ(received_metrics.refused_blocks.value(), 0);
+  sender_.reset();  // they count into the metrics
+  receiver_.reset();
+}
+
 // A layer is on the wire before the next one is put.
 TEST_P(TransferFacadeTest, SendsEachLayerBeforeTheNextIsPut) {
   StartBoth();

@@ -202,8 +202,8 @@ TEST(PrefillSchedulerTest, ScoresThePromptWhenAsked) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     EXPECT_EQ(scores[i].token, prompt[i + 1]);
     EXPECT_EQ(scores[i].top.size(), 2u);
-    const std::vector<float> logits =
-        FakeStepModel::LogitsAfter(std::span(prompt).first(i + 1), kVocab);
+    const std::vector<float> logits = FakeStepModel::LogitsAfter(
+        std::span(prompt).first(i + 1), static_cast<int>(prompt.size()), kVocab);
     double sum = 0;
     for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
     EXPECT_NEAR(scores[i].logprob, logits[prompt[i + 1]] - std::log(sum), 1e-4) << i;

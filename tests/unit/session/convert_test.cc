@@ -62,7 +62,14 @@ class RandomMessages {
   }
   WorkerRole Role() { return static_cast<WorkerRole>(random_() % 3); }
   ModelFingerprint Fingerprint() {
-    return {Id(), Id(), Id(), Size(), Size(), Size(), 1 + static_cast<int>(random_() % 64)};
+    ModelFingerprint fingerprint{
+        Id(), Id(), Id(), Size(), Size(), Size(), 1 + static_cast<int>(random_() % 64), {}};
+    if (random_() % 2 == 0) return fingerprint;
+    fingerprint.num_layers = 1 + static_cast<int>(random_() % 4);
+    for (int i = 0; i < fingerprint.num_layers; ++i) {
+      fingerprint.windows.push_back(static_cast<int>(random_() % 100));
+    }
+    return fingerprint;
   }
   std::vector<std::int32_t> Counts(std::size_t size) {
     std::vector<std::int32_t> counts(size);
@@ -74,6 +81,8 @@ class RandomMessages {
     ticket.num_tokens = 1 + random_() % 500;
     const int block_size = ticket.fingerprint.block_size;
     ticket.blocks = Counts((ticket.num_tokens + block_size - 1) / block_size);
+    const int num_holes = ticket.fingerprint.FirstVisibleBlock(ticket.num_tokens);
+    std::fill(ticket.blocks.begin(), ticket.blocks.begin() + num_holes, -1);
     return ticket;
   }
   SampledToken Token() {
@@ -225,11 +234,32 @@ TEST(ConvertTest, RefusesATicketWhoseBlocksDoNotCoverItsTokens) {
   EXPECT_EQ(ErrorOf(wire).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ConvertTest, RefusesATicketWithANegativeBlock) {
+// 10 tokens in blocks of 4, in 2 layers with these windows; the first block has no destination.
+v1::RouterMessage PrefillWithAHole(const std::vector<std::int32_t>& windows) {
   v1::RouterMessage wire = GoodPrefill();
-  wire.mutable_prefill()->mutable_ticket()->mutable_blocks()->Set(0, -1);
+  v1::TransferTicket& ticket = *wire.mutable_prefill()->mutable_ticket();
+  ticket.set_num_tokens(10);
+  const std::vector<std::int32_t> blocks = {-1, 5, 6};
+  ticket.mutable_blocks()->Assign(blocks.begin(), blocks.end());
+  ticket.mutable_fingerprint()->set_block_size(4);
+  ticket.mutable_fingerprint()->set_num_layers(2);
+  ticket.mutable_fingerprint()->mutable_windows()->Assign(windows.begin(), windows.end());
+  return wire;
+}
 
-  EXPECT_EQ(ErrorOf(wire).code(), absl::StatusCode::kInvalidArgument);
+TEST(ConvertTest, RefusesATicketWithoutABlockThatALayerNeeds) {
+  EXPECT_TRUE(ErrorOf(PrefillWithAHole({4, 7})).ok());  // position 10 sees from 7 and 4 on
+
+  EXPECT_EQ(ErrorOf(PrefillWithAHole({4, 8})).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf(PrefillWithAHole({4, 0})).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf(PrefillWithAHole({})).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConvertTest, RefusesWindowsThatDoNotFitTheLayers) {
+  for (const std::vector<std::int32_t>& windows :
+       {std::vector<std::int32_t>{4}, {4, 4, 4}, {4, -1}}) {
+    EXPECT_EQ(ErrorOf(PrefillWithAHole(windows)).code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(ConvertTest, RefusesAFailureWithoutAnError) {

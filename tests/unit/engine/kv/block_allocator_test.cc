@@ -16,7 +16,10 @@ namespace {
 void ExpectBooksBalance(const BlockAllocator& allocator, const std::vector<BlockList>& live) {
   std::vector<int> owners(allocator.num_blocks(), 0);
   for (const BlockList& list : live) {
-    for (const BlockId id : list.ids()) ++owners.at(id);
+    for (int i = 0; i < list.size(); ++i) {
+      ASSERT_EQ(list.ids()[i] == kNoBlock, i < list.num_holes());
+      if (i >= list.num_holes()) ++owners.at(list.ids()[i]);
+    }
   }
   int num_used = 0;
   for (int id = 0; id < allocator.num_blocks(); ++id) {
@@ -80,7 +83,42 @@ TEST(BlockAllocatorTest, MovedFromListsAreEmptyAndGiveNothingBack) {
   EXPECT_EQ(moved.size(), 2);
 }
 
-// Property: under any order of allocations, shares, joins and releases no block is lost or doubled.
+TEST(BlockAllocatorTest, GivesBackTheFrontOfAListAndKeepsThePlacesOfTheRest) {
+  BlockAllocator allocator(6);
+  auto list = allocator.Allocate(4);
+
+  list->ReleaseFront(3);
+  list->ReleaseFront(1);  // is so already
+
+  EXPECT_EQ(list->ids(), (std::vector<BlockId>{kNoBlock, kNoBlock, kNoBlock, 3}));
+  EXPECT_EQ(list->size(), 4);
+  EXPECT_EQ(list->num_held(), 1);
+  EXPECT_EQ(allocator.num_free(), 5);
+  list->Append(*allocator.Allocate(1));
+  EXPECT_EQ(list->ids(), (std::vector<BlockId>{kNoBlock, kNoBlock, kNoBlock, 3, 0}));
+  BlockList moved = *std::move(list);
+  EXPECT_EQ(moved.num_holes(), 3);
+  moved.Clear();
+  EXPECT_EQ(allocator.num_free(), 6);
+  EXPECT_EQ(moved.num_held(), 0);
+}
+
+TEST(BlockAllocatorTest, AListMayBeginWithPlacesThatNeverHeldABlock) {
+  BlockAllocator allocator(6);
+  BlockList list;
+  list.PrependHoles(2);
+  EXPECT_EQ(list.num_held(), 0);
+
+  list.Append(*allocator.Allocate(2));
+
+  EXPECT_EQ(list.ids(), (std::vector<BlockId>{kNoBlock, kNoBlock, 0, 1}));
+  list.ReleaseFront(4);
+  EXPECT_EQ(list.num_held(), 0);
+  EXPECT_EQ(allocator.num_free(), 6);
+}
+
+// Property: under any order of allocations, shares, joins and releases, whole or of the front, no
+// block is lost or doubled.
 TEST(BlockAllocatorTest, BooksBalanceUnderRandomTraffic) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -89,18 +127,22 @@ TEST(BlockAllocatorTest, BooksBalanceUnderRandomTraffic) {
     std::vector<BlockList> live;
     for (int step = 0; step < 200; ++step) {
       SCOPED_TRACE(absl::StrCat("step ", step));
-      const unsigned action = live.empty() ? 0 : random() % 4;
+      const unsigned action = live.empty() ? 0 : random() % 5;
       if (action == 0) {
         auto list = allocator.Allocate(1 + static_cast<int>(random() % 8));
         if (list.ok()) live.push_back(*std::move(list));
       } else if (action == 1) {
         const BlockList& list = live[random() % live.size()];
         const int count = static_cast<int>(random() % (list.size() + 1));
-        live.push_back(allocator.Share(list, count));
+        if (list.num_holes() == 0) live.push_back(allocator.Share(list, count));
       } else if (action == 2) {
+        if (live.back().num_holes() > 0) continue;
         BlockList tail = std::move(live.back());
         live.pop_back();
         if (!live.empty()) live[random() % live.size()].Append(std::move(tail));
+      } else if (action == 3) {
+        BlockList& list = live[random() % live.size()];
+        list.ReleaseFront(static_cast<int>(random() % (list.size() + 1)));
       } else {
         std::swap(live[random() % live.size()], live.back());
         live.pop_back();
