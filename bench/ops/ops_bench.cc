@@ -129,15 +129,17 @@ void Quantize(benchmark::State& state) {
 }
 BENCHMARK(Quantize);
 
-void Swiglu(benchmark::State& state) {
+// range(0): the Activation.
+void Gate(benchmark::State& state) {
   const Rows x(1, 1536);
   std::vector<float> out(1536);
   for (auto _ : state) {
-    SwiGlu(x.floats.data(), x.floats.data(), 1536, out.data());
+    ActivateGate(static_cast<Activation>(state.range(0)), x.floats.data(), x.floats.data(), 1536,
+                 out.data());
     benchmark::DoNotOptimize(out.data());
   }
 }
-BENCHMARK(Swiglu);
+BENCHMARK(Gate)->DenseRange(0, 2);
 
 // One tile of 64 f16 keys for range(0) queries of 64 dimensions, widening included.
 void AttentionTile(benchmark::State& state) {
@@ -146,12 +148,13 @@ void AttentionTile(benchmark::State& state) {
   AlignedBuffer<float> keys(kKeyTile * kDim), values(kKeyTile * kDim);
   const std::vector<std::uint16_t> stored(kKeyTile * kDim, 0x3800);
   const std::vector<float> q(static_cast<std::size_t>(queries) * kDim, 0.1f);
-  const std::vector<int> visible(queries, kKeyTile);
+  const std::vector<KeyRange> visible(queries, KeyRange{0, kKeyTile});
   std::vector<float> max(queries), sum(queries), out(static_cast<std::size_t>(queries) * kDim);
   const KeyValueTile tile{keys.data(), values.data()};
   for (auto _ : state) {
     LoadKeyValues(stored.data(), stored.data(), true, 0, kKeyTile, kDim, tile);
-    AttendTile(q.data(), visible.data(), queries, kDim, tile, {max.data(), sum.data(), out.data()});
+    AttendTile(q.data(), visible.data(), queries, kDim, /*softcap=*/0.0f, tile,
+               {max.data(), sum.data(), out.data()});
     benchmark::DoNotOptimize(out.data());
   }
   SetRate(state, 4.0 * queries * kKeyTile * kDim);

@@ -16,24 +16,28 @@ constexpr int kFewQueries = 16;
 
 }  // namespace
 
-// Rows [first_row, first_row + num_rows) of one sequence for num_heads KV heads; all key splits in
-// turn when `split` < 0, else that one. Then `partial` is the place in the shared buffer of the
-// states of split 0, a state for each head; later splits follow.
+// Rows [first_row, first_row + num_rows) of one sequence for num_heads KV heads. Together they see
+// the keys [first_key, end_key), which lie in num_splits splits from first_split on. All of these
+// in turn when `split` < 0, else that one; then `partial` is the place in the shared buffer of the
+// states of the first split, a state for each head; later splits follow.
 struct Attention::Task {
   int sequence = 0;
   int kv_head = 0;
   int num_heads = 1;
   int first_row = 0;
   int num_rows = 0;
-  int split = -1;
+  int first_key = 0;
+  int end_key = 0;
+  int first_split = 0;
   int num_splits = 1;
+  int split = -1;
   std::size_t partial = 0;
   std::int64_t cost = 0;
 };
 
 struct Attention::Scratch {
   AlignedBuffer<float> queries, keys, values, part, total;
-  AlignedBuffer<int> visible;
+  AlignedBuffer<KeyRange> visible;
 };
 
 struct Attention::Call {
@@ -54,9 +58,19 @@ struct Attention::Call {
     const int rounded = (num_queries + 15) / 16 * 16;
     return {at + rounded, at, at + 2 * rounded};
   }
-  // Position of row `row` of `task`'s sequence.
-  int Position(const Task& task, int row) const {
-    return batch.sequences[task.sequence].start_position + row;
+  // Finds the keys that the task's rows see.
+  void SetKeys(Task& task) const {
+    const int first = batch.sequences[task.sequence].start_position + task.first_row;
+    task.first_key = plan.FirstVisible(first);
+    task.end_key = first + task.num_rows;
+    task.first_split = task.first_key / kKeySplit;
+    task.num_splits = (task.end_key + kKeySplit - 1) / kKeySplit - task.first_split;
+  }
+  // The keys of the tile from `tile` on that row `row` of the task sees.
+  KeyRange Visible(const Task& task, int row, int tile) const {
+    const int position = batch.sequences[task.sequence].start_position + task.first_row + row;
+    return {std::clamp(plan.FirstVisible(position) - tile, 0, kKeyTile),
+            std::clamp(position + 1 - tile, 0, kKeyTile)};
   }
 };
 
@@ -71,8 +85,9 @@ Attention::~Attention() = default;
 int Attention::HeadsPerTask(const Call& call) const {
   int num_units = 0;
   for (const BatchSequence& sequence : call.batch.sequences) {
-    const int keys = sequence.start_position + sequence.num_rows;
-    num_units += (keys + kKeySplit - 1) / kKeySplit;
+    const int first = call.plan.FirstVisible(sequence.start_position);
+    const int end = sequence.start_position + sequence.num_rows;
+    num_units += (end + kKeySplit - 1) / kKeySplit - first / kKeySplit;
   }
   return num_units >= 2 * pool_.num_threads() ? call.plan.num_kv_heads : 1;
 }
@@ -88,18 +103,18 @@ void Attention::PlanTasks(const Call& call) {
       Task task{.sequence = s,
                 .first_row = first,
                 .num_rows = std::min(rows_per_task, sequence.num_rows - first)};
-      const int keys = call.Position(task, task.first_row + task.num_rows);
+      call.SetKeys(task);
+      const int keys = task.end_key - task.first_key;
       const int queries = task.num_rows * call.group();
       const bool few = queries <= kFewQueries;
       task.num_heads = few ? heads_per_task : 1;
-      task.num_splits = (keys + kKeySplit - 1) / kKeySplit;
       const bool cut = task.num_splits > 1 && few;
       task.cost = std::int64_t{queries + 6} * task.num_heads * (cut ? kKeySplit : keys);
       for (task.kv_head = 0; task.kv_head < call.plan.num_kv_heads;
            task.kv_head += task.num_heads) {
         task.partial = partials;
         for (int split = 0; split < (cut ? task.num_splits : 1); ++split) {
-          task.split = cut ? split : -1;
+          task.split = cut ? task.first_split + split : -1;
           if (cut) partials += call.StateFloats(queries) * task.num_heads;
           tasks_.push_back(task);
         }
@@ -118,13 +133,13 @@ void Attention::Run(const LayerPlan& plan, int layer, const RaggedBatch& batch, 
   PlanTasks(call);
   pool_.ParallelFor(static_cast<int>(tasks_.size()),
                     [&](int index, int thread) { RunTask(call, tasks_[index], thread); });
-  std::erase_if(tasks_, [](const Task& task) { return task.split != 0; });
+  std::erase_if(tasks_, [](const Task& task) { return task.split != task.first_split; });
   if (tasks_.empty()) return;
   pool_.ParallelFor(static_cast<int>(tasks_.size()), [&](int index, int thread) {
     const Task& task = tasks_[index];
     float* total = ClearStates(call, task, scratch_[thread]->total);
-    for (int split = 0; split < task.num_splits; ++split) {
-      JoinStates(call, task, PartialOf(call, task, split), total);
+    for (int i = 0; i < task.num_splits; ++i) {
+      JoinStates(call, task, PartialOf(call, task, task.first_split + i), total);
     }
     WriteOut(call, task, total);
   });
@@ -132,7 +147,8 @@ void Attention::Run(const LayerPlan& plan, int layer, const RaggedBatch& batch, 
 
 float* Attention::PartialOf(const Call& call, const Task& task, int split) const {
   return partials_.data() + task.partial +
-         call.StateFloats(task.num_rows * call.group()) * task.num_heads * split;
+         call.StateFloats(task.num_rows * call.group()) * task.num_heads *
+             (split - task.first_split);
 }
 
 float* Attention::ClearStates(const Call& call, const Task& task, AlignedBuffer<float>& buffer) {
@@ -164,12 +180,12 @@ void Attention::RunTask(const Call& call, const Task& task, int thread) {
     return;
   }
   if (task.num_splits == 1) {
-    WriteOut(call, task, WalkSplit(call, task, 0, scratch));
+    WriteOut(call, task, WalkSplit(call, task, task.first_split, scratch));
     return;
   }
   float* total = ClearStates(call, task, scratch.total);
-  for (int split = 0; split < task.num_splits; ++split) {
-    JoinStates(call, task, WalkSplit(call, task, split, scratch), total);
+  for (int i = 0; i < task.num_splits; ++i) {
+    JoinStates(call, task, WalkSplit(call, task, task.first_split + i, scratch), total);
   }
   WriteOut(call, task, total);
 }
@@ -194,37 +210,59 @@ void Attention::ScaleQueries(const Call& call, const Task& task, Scratch& scratc
 float* Attention::WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch) {
   const int group = call.group();
   const int queries = task.num_rows * group;
+  const int head_dim = call.plan.head_dim;
   float* states = ClearStates(call, task, scratch.part);
-  const int limit = call.Position(task, task.first_row + task.num_rows);
-  const int end = std::min(limit, (split + 1) * kKeySplit);
-  for (int key = split * kKeySplit; key < end; key += kKeyTile) {
-    const int num_keys = std::min(kKeyTile, end - key);
-    if (queries <= kFewQueries) TouchTile(call, task, key, num_keys);
+  const int first = std::max(split * kKeySplit, task.first_key / kKeyTile * kKeyTile);
+  const int end = std::min(task.end_key, (split + 1) * kKeySplit);
+  for (int tile = first; tile < end; tile += kKeyTile) {
+    const KeyRange loaded{std::max(0, task.first_key - tile), std::min(kKeyTile, end - tile)};
+    if (queries <= kFewQueries) TouchTile(call, task, tile, loaded);
+    bool all_see_all = true;
     for (int i = 0; i < queries; ++i) {
-      scratch.visible.data()[i] = call.Position(task, task.first_row + i / group) - key + 1;
+      const KeyRange visible = call.Visible(task, i / group, tile);
+      scratch.visible.data()[i] = visible;
+      all_see_all &= visible == loaded;
     }
     for (int h = 0; h < task.num_heads; ++h) {
-      GatherTile(call, task, task.kv_head + h, key, num_keys, scratch);
-      AttendTile(
-          scratch.queries.data() + static_cast<std::size_t>(h) * queries * call.plan.head_dim,
-          scratch.visible.data(), queries, call.plan.head_dim,
-          {scratch.keys.data(), scratch.values.data()},
-          call.State(states + h * call.StateFloats(queries), queries));
+      GatherTile(call, task, task.kv_head + h, tile, loaded, scratch);
+      AttendHead(call, queries, loaded, all_see_all,
+                 scratch.queries.data() + static_cast<std::size_t>(h) * queries * head_dim, scratch,
+                 call.State(states + h * call.StateFloats(queries), queries));
     }
   }
   return states;
 }
 
-void Attention::GatherTile(const Call& call, const Task& task, int kv_head, int first_key,
-                           int num_keys, Scratch& scratch) {
+// Adds the tile in `scratch` to the states of one head's queries: together, or one by one where
+// some value is not finite and must not reach the queries that do not see it.
+void Attention::AttendHead(const Call& call, int num_queries, KeyRange loaded, bool all_see_all,
+                           const float* queries, const Scratch& scratch,
+                           const AttentionState& state) {
+  const KeyValueTile tile{scratch.keys.data(), scratch.values.data()};
+  const KeyRange* visible = scratch.visible.data();
+  const int head_dim = call.plan.head_dim;
+  const float softcap = call.plan.attention_softcap;
+  if (all_see_all || ValuesAreFinite(loaded, head_dim, tile)) {
+    AttendTile(queries, visible, num_queries, head_dim, softcap, tile, state);
+    return;
+  }
+  for (int i = 0; i < num_queries; ++i) {
+    AttendTile(
+        queries + static_cast<std::size_t>(i) * head_dim, visible + i, 1, head_dim, softcap, tile,
+        {state.max + i, state.sum + i, state.out + static_cast<std::size_t>(i) * call.padded()});
+  }
+}
+
+void Attention::GatherTile(const Call& call, const Task& task, int kv_head, int tile_start,
+                           KeyRange loaded, Scratch& scratch) {
   const KvLayout& layout = call.kv.layout();
   const std::span<const BlockId> table = call.batch.sequences[task.sequence].block_table;
   const KeyValueTile tile{scratch.keys.data(), scratch.values.data()};
-  for (int key = 0; key < num_keys;) {
-    const int offset = (first_key + key) % layout.block_size;
-    const int run = std::min(num_keys - key, layout.block_size - offset);
+  for (int key = loaded.begin; key < loaded.end;) {
+    const int offset = (tile_start + key) % layout.block_size;
+    const int run = std::min(loaded.end - key, layout.block_size - offset);
     const std::byte* block =
-        call.kv.Block(call.layer, table[(first_key + key) / layout.block_size]).data();
+        call.kv.Block(call.layer, table[(tile_start + key) / layout.block_size]).data();
     const std::byte* keys =
         block + (static_cast<std::size_t>(kv_head) * layout.block_size + offset) * layout.head_dim *
                     layout.element_bytes();
@@ -232,17 +270,17 @@ void Attention::GatherTile(const Call& call, const Task& task, int kv_head, int 
                   layout.head_dim, tile);
     key += run;
   }
-  ClearKeys(num_keys, layout.head_dim, tile);
+  ClearKeys(loaded, layout.head_dim, tile);
 }
 
 // Reads one word of every cache line of a tile's keys and values, in the order of addresses: the
 // hardware then runs ahead as it does for a plain copy, while the order of the kernels (some keys,
 // the values beside them, the next head) gets a fourth of the memory's rate, prefetches or not.
-void Attention::TouchTile(const Call& call, const Task& task, int first_key, int num_keys) {
+void Attention::TouchTile(const Call& call, const Task& task, int tile_start, KeyRange loaded) {
   const KvLayout& layout = call.kv.layout();
   const std::span<const BlockId> table = call.batch.sequences[task.sequence].block_table;
   const std::size_t head_bytes = layout.element_bytes() * layout.block_size * layout.head_dim;
-  for (int key = first_key; key < first_key + num_keys;
+  for (int key = tile_start + loaded.begin; key < tile_start + loaded.end;
        key += layout.block_size - key % layout.block_size) {
     const std::byte* block = call.kv.Block(call.layer, table[key / layout.block_size]).data();
     for (const std::size_t half : {std::size_t{0}, layout.half_block_bytes()}) {

@@ -5,6 +5,7 @@
 #include "engine/kv/kv_pool.h"
 #include "engine/model/model_plan.h"
 #include "engine/ops/cpu/aligned_buffer.h"
+#include "engine/ops/cpu/kernels.h"
 #include "engine/ops/ops.h"
 #include "engine/threads/thread_pool.h"
 
@@ -13,7 +14,8 @@ namespace baton::engine::cpu {
 // Causal attention over paged KV: cuts a ragged batch into tasks of (sequence, KV heads, run of
 // query rows) and, where few rows face a long context, also by splits of 512 keys that are joined
 // afterwards in order. Keys are walked in tiles at absolute positions in either case, so a row's
-// result does not depend on the cut. Keeps its scratch memory between calls. Thread-compatible.
+// result does not depend on the cut. Of a layer with a window only the tiles that some row sees are
+// walked. Keeps its scratch memory between calls. Thread-compatible.
 // Source of the split: Flash-Decoding (Dao et al. 2023), made order-preserving.
 class Attention {
  public:
@@ -33,9 +35,11 @@ class Attention {
   void RunTask(const Call& call, const Task& task, int thread);
   static void ScaleQueries(const Call& call, const Task& task, Scratch& scratch);
   static float* WalkSplit(const Call& call, const Task& task, int split, Scratch& scratch);
-  static void TouchTile(const Call& call, const Task& task, int first_key, int num_keys);
-  static void GatherTile(const Call& call, const Task& task, int kv_head, int first_key,
-                         int num_keys, Scratch& scratch);
+  static void AttendHead(const Call& call, int num_queries, KeyRange loaded, bool all_see_all,
+                         const float* queries, const Scratch& scratch, const AttentionState& state);
+  static void TouchTile(const Call& call, const Task& task, int tile_start, KeyRange loaded);
+  static void GatherTile(const Call& call, const Task& task, int kv_head, int tile_start,
+                         KeyRange loaded, Scratch& scratch);
   float* PartialOf(const Call& call, const Task& task, int split) const;
   static float* ClearStates(const Call& call, const Task& task, AlignedBuffer<float>& buffer);
   static void JoinStates(const Call& call, const Task& task, float* part, float* total);

@@ -12,9 +12,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
-#include "engine/ops/cpu/exp-inl.h"
 #include "engine/ops/cpu/kernels.h"
+#include "engine/ops/cpu/smooth-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace baton::engine::cpu {
@@ -236,21 +237,31 @@ void OuterProducts(const float* left, int left_stride, const float* right, int r
   }
 }
 
-// Turns one row of `columns` scores, of which the first `visible` count, into weights
+void SoftCapScores(float* scores, int columns, float softcap) {
+  const DF df;
+  const VF cap = hn::Set(df, softcap);
+  for (int i = 0; i < columns; i += kLanes) {
+    hn::StoreU(SoftCapOf(df, hn::LoadU(df, scores + i), cap), df, scores + i);
+  }
+}
+
+// Turns one row of `columns` scores, of which those in `visible` count, into weights
 // exp(score - max), and brings the query's running state up to the new maximum. kColumns: 64, or
 // 0 where `columns` is another multiple of 16; a whole tile unrolls and stays in registers.
 template <int kColumns>
-HWY_INLINE void SoftmaxRow(float* scores, int columns, int visible, int padded, float* max,
+HWY_INLINE void SoftmaxRow(float* scores, int columns, KeyRange visible, int padded, float* max,
                            float* sum, float* out) {
   if constexpr (kColumns != 0) columns = kColumns;
   const DF df;
   const DI di;
   const VF lowest = hn::Set(df, -std::numeric_limits<float>::infinity());
-  const auto limit = hn::Set(di, visible);
+  const auto before = hn::Set(di, visible.begin - 1);
+  const auto end = hn::Set(di, visible.end);
   VF largest = lowest;
 #pragma GCC unroll 4
   for (int i = 0; i < columns; i += kLanes) {
-    const auto seen = hn::RebindMask(df, hn::Lt(hn::Iota(di, i), limit));
+    const auto key = hn::Iota(di, i);
+    const auto seen = hn::RebindMask(df, hn::And(hn::Lt(key, end), hn::Gt(key, before)));
     const VF score = hn::IfThenElse(seen, hn::LoadU(df, scores + i), lowest);
     hn::StoreU(score, df, scores + i);
     largest = hn::Max(largest, score);
@@ -283,58 +294,82 @@ HWY_INLINE void SoftmaxRow(float* scores, int columns, int visible, int padded, 
 }
 
 template <int kQueries>
-void AttendQueries(const float* queries, const int* num_visible, int head_dim,
+void AttendQueries(const float* queries, const KeyRange* visible, int head_dim, float softcap,
                    const KeyValueTile& tile, const AttentionState& state) {
   const int padded = PaddedHeadDim(head_dim);
   HWY_ALIGN float scores[kQueries][kKeyTile];
-  int most = 0;
-  for (int q = 0; q < kQueries; ++q) most = std::max(most, std::min(num_visible[q], kKeyTile));
-  if (most <= 0) return;
-  const int columns = (most + 15) / 16 * 16;
-  OuterProducts<kQueries, false>(queries, head_dim, tile.keys, kKeyTile, head_dim, columns,
-                                 scores[0], kKeyTile);
+  int begin = kKeyTile;
+  int end = 0;
   for (int q = 0; q < kQueries; ++q) {
-    const int visible = std::min(num_visible[q], kKeyTile);
-    if (visible <= 0) {
-      std::fill(scores[q], scores[q] + columns, 0.0f);
-    } else if (columns == kKeyTile) {
-      SoftmaxRow<kKeyTile>(scores[q], columns, visible, padded, &state.max[q], &state.sum[q],
+    if (visible[q].begin >= visible[q].end) continue;
+    begin = std::min(begin, visible[q].begin);
+    end = std::max(end, visible[q].end);
+  }
+  if (begin >= end) return;
+  const int from = begin / 16 * 16;
+  const int columns = (end + 15) / 16 * 16 - from;
+  OuterProducts<kQueries, false>(queries, head_dim, tile.keys + from, kKeyTile, head_dim, columns,
+                                 scores[0] + from, kKeyTile);
+  for (int q = 0; q < kQueries; ++q) {
+    float* row = scores[q] + from;
+    const KeyRange seen{visible[q].begin - from, visible[q].end - from};
+    if (seen.begin >= seen.end) {
+      std::fill(row, row + columns, 0.0f);
+      continue;
+    }
+    if (softcap > 0.0f) SoftCapScores(row, columns, softcap);
+    if (columns == kKeyTile) {
+      SoftmaxRow<kKeyTile>(row, columns, seen, padded, &state.max[q], &state.sum[q],
                            state.out + q * padded);
     } else {
-      SoftmaxRow<0>(scores[q], columns, visible, padded, &state.max[q], &state.sum[q],
+      SoftmaxRow<0>(row, columns, seen, padded, &state.max[q], &state.sum[q],
                     state.out + q * padded);
     }
   }
   // Keys that a query does not see have weight 0 and finite values: adding them changes nothing.
-  OuterProducts<kQueries, true>(scores[0], kKeyTile, tile.values, padded, most, padded, state.out,
-                                padded);
+  OuterProducts<kQueries, true>(scores[0] + begin, kKeyTile, tile.values + begin * padded, padded,
+                                end - begin, padded, state.out, padded);
 }
 
-void AttendTileImpl(const float* queries, const int* num_visible, int num_queries, int head_dim,
-                    const KeyValueTile& tile, const AttentionState& state) {
+bool ValuesAreFiniteImpl(KeyRange loaded, int head_dim, const KeyValueTile& tile) {
+  const DF df;
+  const std::size_t padded = PaddedHeadDim(head_dim);
+  VF sum = hn::Zero(df);  // of x * 0: zero, or NaN where any x is not finite
+  for (std::size_t i = loaded.begin * padded; i < loaded.end * padded; i += kLanes) {
+    sum = hn::MulAdd(hn::LoadU(df, tile.values + i), hn::Zero(df), sum);
+  }
+  return hn::AllTrue(df, hn::Eq(sum, hn::Zero(df)));
+}
+
+void AttendTileImpl(const float* queries, const KeyRange* visible, int num_queries, int head_dim,
+                    float softcap, const KeyValueTile& tile, const AttentionState& state) {
   const int padded = PaddedHeadDim(head_dim);
   int q = 0;
   const auto rest = [&] {
     return AttentionState{state.max + q, state.sum + q, state.out + q * padded};
   };
+  const auto attend = [&](auto count) HWY_ATTR {
+    AttendQueries<decltype(count)::value>(queries + q * head_dim, visible + q, head_dim, softcap,
+                                          tile, rest());
+  };
   for (; num_queries - q >= kMaxQueries; q += kMaxQueries) {
-    AttendQueries<kMaxQueries>(queries + q * head_dim, num_visible + q, head_dim, tile, rest());
+    attend(std::integral_constant<int, kMaxQueries>());
   }
   switch (num_queries - q) {
     case 5:
     case 4:
-      AttendQueries<4>(queries + q * head_dim, num_visible + q, head_dim, tile, rest());
+      attend(std::integral_constant<int, 4>());
       q += 4;
       if (q == num_queries) break;
       [[fallthrough]];
     case 1:
-      AttendQueries<1>(queries + q * head_dim, num_visible + q, head_dim, tile, rest());
+      attend(std::integral_constant<int, 1>());
       break;
     case 3:
-      AttendQueries<3>(queries + q * head_dim, num_visible + q, head_dim, tile, rest());
+      attend(std::integral_constant<int, 3>());
       break;
     case 2:
-      AttendQueries<2>(queries + q * head_dim, num_visible + q, head_dim, tile, rest());
+      attend(std::integral_constant<int, 2>());
       break;
     default:
       break;
@@ -370,6 +405,7 @@ HWY_AFTER_NAMESPACE();
 namespace baton::engine::cpu {
 
 HWY_EXPORT(LoadKeyValuesImpl);
+HWY_EXPORT(ValuesAreFiniteImpl);
 HWY_EXPORT(AttendTileImpl);
 HWY_EXPORT(JoinAttentionImpl);
 
@@ -379,18 +415,25 @@ void LoadKeyValues(const void* keys, const void* values, bool half, int first_ke
   (keys, values, half, first_key, count, head_dim, tile);
 }
 
-void ClearKeys(int num_keys, int head_dim, const KeyValueTile& tile) {
-  const int end = (num_keys + 15) / 16 * 16;
-  if (num_keys == end) return;
+void ClearKeys(KeyRange loaded, int head_dim, const KeyValueTile& tile) {
+  const int begin = loaded.begin / 16 * 16;
+  const int end = (loaded.end + 15) / 16 * 16;
+  if (begin == loaded.begin && end == loaded.end) return;
   for (int d = 0; d < head_dim; ++d) {
-    std::fill(tile.keys + d * kKeyTile + num_keys, tile.keys + d * kKeyTile + end, 0.0f);
+    float* keys = tile.keys + d * kKeyTile;
+    std::fill(keys + begin, keys + loaded.begin, 0.0f);
+    std::fill(keys + loaded.end, keys + end, 0.0f);
   }
 }
 
-void AttendTile(const float* queries, const int* num_visible, int num_queries, int head_dim,
-                const KeyValueTile& tile, const AttentionState& state) {
+bool ValuesAreFinite(KeyRange loaded, int head_dim, const KeyValueTile& tile) {
+  return HWY_DYNAMIC_DISPATCH(ValuesAreFiniteImpl)(loaded, head_dim, tile);
+}
+
+void AttendTile(const float* queries, const KeyRange* visible, int num_queries, int head_dim,
+                float softcap, const KeyValueTile& tile, const AttentionState& state) {
   HWY_DYNAMIC_DISPATCH(AttendTileImpl)
-  (queries, num_visible, num_queries, head_dim, tile, state);
+  (queries, visible, num_queries, head_dim, softcap, tile, state);
 }
 
 void JoinAttention(const AttentionState& part, int num_queries, int head_dim,

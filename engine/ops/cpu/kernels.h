@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/model/model_plan.h"
 #include "engine/ops/cpu/activations.h"
 #include "engine/ops/cpu/packed_matrix.h"
 
@@ -29,8 +30,15 @@ void RmsNormRow(const float* x, const float* weight, float eps, int columns, flo
 // magnitude, to nearest even.
 void QuantizeRow(const float* x, int count, QuantizedGroup* out);
 
-// out[i] = silu(gate[i]) * up[i], silu(z) = z / (1 + exp(-z)). Any of the three may alias.
-void SwiGlu(const float* gate, const float* up, int count, float* out);
+// out[i] = activation(gate[i]) * up[i]. Any of the three may alias. Within 1e-6 of the result, the
+// error that float's rounding of z makes in exp for |z| > 10 aside.
+void ActivateGate(Activation activation, const float* gate, const float* up, int count, float* out);
+
+// x[i] = cap * tanh(x[i] / cap), cap > 0.
+void SoftCapRow(float cap, int count, float* x);
+
+// x = exp(x) / sum(exp(x)) of one row, count >= 1.
+void SoftmaxRow(int count, float* x);
 
 // Converts floats to IEEE binary16, to nearest even; magnitudes beyond 65504 become 65504, so that
 // a stored key or value is never infinite.
@@ -56,20 +64,30 @@ struct KeyValueTile {
   float* values = nullptr;  // [64, PaddedHeadDim]
 };
 
+// Keys [begin, end) of a tile, 0 <= begin, end <= 64; none where begin >= end.
+struct KeyRange {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const KeyRange&) const = default;
+};
+
 // Widens rows [first_key, first_key + count) of a tile from `keys` and `values`, both
 // [count, head_dim] in f16 or f32. first_key and count need not be multiples of anything.
 void LoadKeyValues(const void* keys, const void* values, bool half, int first_key, int count,
                    int head_dim, const KeyValueTile& tile);
-// Makes the rest of a tile that holds only `num_keys` keys safe to compute with.
-void ClearKeys(int num_keys, int head_dim, const KeyValueTile& tile);
+// Makes the keys beside `loaded`, which alone were loaded, safe to compute with.
+void ClearKeys(KeyRange loaded, int head_dim, const KeyValueTile& tile);
+// Whether none of the values of keys `loaded` is infinite or NaN.
+bool ValuesAreFinite(KeyRange loaded, int head_dim, const KeyValueTile& tile);
 
-// Adds one tile of keys to the state of queries 0..num_queries-1. Query i sees the first
-// num_visible[i] keys of the tile (all where it is >= 64, none where it is <= 0).
-// Every key that any query sees was loaded, and ClearKeys called for a tile that is not full.
-//   queries: [num_queries, head_dim], already scaled
+// Adds one tile of keys to the state of queries 0..num_queries-1, of which query i sees keys
+// visible[i]. Those from the first to the last that any query sees were loaded, and ClearKeys
+// called. Values that some query does not see must be finite: they are multiplied by zero. One
+// query alone reads no value that it does not see; its bits are the same.
+//   queries: [num_queries, head_dim], already scaled; softcap: as LayerPlan's, 0: none
 // Source: online softmax, Milakov & Gimelshein 2018 (arXiv:1805.02867).
-void AttendTile(const float* queries, const int* num_visible, int num_queries, int head_dim,
-                const KeyValueTile& tile, const AttentionState& state);
+void AttendTile(const float* queries, const KeyRange* visible, int num_queries, int head_dim,
+                float softcap, const KeyValueTile& tile, const AttentionState& state);
 
 // Joins `part` into `total`, query by query; a query that `part` has no keys for stays as it is.
 void JoinAttention(const AttentionState& part, int num_queries, int head_dim,

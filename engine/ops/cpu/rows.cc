@@ -1,4 +1,4 @@
-// Kernels over one row of activations: norm, quantization, SwiGLU, conversion to half.
+// Kernels over one row of activations: norm, quantization, conversion to half.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/ops/cpu/rows.cc"
@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "checkpoint/tensor.h"
-#include "engine/ops/cpu/exp-inl.h"
 #include "engine/ops/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -89,27 +88,6 @@ void QuantizeRowImpl(const float* x, int count, QuantizedGroup* out) {
   }
 }
 
-HWY_INLINE VF SwiGluOf(VF gate, VF up) {
-  const DF df;
-  const VF one = hn::Set(df, 1.0f);
-  const VF silu = hn::Div(gate, hn::Add(one, ExpOf(df, hn::Neg(gate))));
-  return hn::Mul(silu, up);
-}
-
-void SwiGluImpl(const float* gate, const float* up, int count, float* out) {
-  const DF df;
-  int i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    hn::StoreU(SwiGluOf(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, out + i);
-  }
-  if (i == count) return;
-  HWY_ALIGN float tail[2][16] = {};
-  std::copy(gate + i, gate + count, tail[0]);
-  std::copy(up + i, up + count, tail[1]);
-  hn::Store(SwiGluOf(hn::Load(df, tail[0]), hn::Load(df, tail[1])), df, tail[0]);
-  std::copy(tail[0], tail[0] + (count - i), out + i);
-}
-
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
 void FloatsToHalvesImpl(const float* x, int count, std::uint16_t* out) {
@@ -148,7 +126,6 @@ namespace baton::engine::cpu {
 
 HWY_EXPORT(RmsNormRowImpl);
 HWY_EXPORT(QuantizeRowImpl);
-HWY_EXPORT(SwiGluImpl);
 HWY_EXPORT(FloatsToHalvesImpl);
 HWY_EXPORT(TargetNameImpl);
 
@@ -157,9 +134,6 @@ void RmsNormRow(const float* x, const float* weight, float eps, int columns, flo
 }
 void QuantizeRow(const float* x, int count, QuantizedGroup* out) {
   HWY_DYNAMIC_DISPATCH(QuantizeRowImpl)(x, count, out);
-}
-void SwiGlu(const float* gate, const float* up, int count, float* out) {
-  HWY_DYNAMIC_DISPATCH(SwiGluImpl)(gate, up, count, out);
 }
 void FloatsToHalves(const float* x, int count, std::uint16_t* out) {
   HWY_DYNAMIC_DISPATCH(FloatsToHalvesImpl)(x, count, out);

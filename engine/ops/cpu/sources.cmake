@@ -3,10 +3,16 @@ set(BATON_ENGINE_CPU_KERNELS
   ops/cpu/attention_tile.cc
   ops/cpu/float_tile.cc
   ops/cpu/integer_tile.cc
-  ops/cpu/rows.cc)
+  ops/cpu/rows.cc
+  ops/cpu/smooth.cc)
 set(BATON_ENGINE_CPU_SOURCES
+  ops/cpu/activation_buffer.cc
+  ops/cpu/append_kv.cc
   ops/cpu/attention.cc
   ops/cpu/cpu_ops.cc
+  ops/cpu/cpu_weights.cc
+  ops/cpu/expert_routing.cc
+  ops/cpu/mlp.cc
   ops/cpu/packed_matrix.cc
   ops/cpu/unpacked_group.cc
   ops/cpu/weight_memory.cc

@@ -155,7 +155,6 @@ std::vector<Case> AllCases() {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1, DType::kQ6_K}) {
       cases.push_back({setup, dtype});
     }
-    if (setup.backend != testing::Backend::kReference) continue;
     for (const DType dtype : {DType::kF32, DType::kQ4_1}) {
       cases.push_back({setup, dtype, /*all_features=*/true});
     }

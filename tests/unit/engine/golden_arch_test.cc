@@ -229,7 +229,9 @@ TEST_P(GoldenArchF32Test, LogitsAndGreedyTokensAreTheGoldenOnes) {
 }
 
 std::vector<Case> F32Cases() {
-  return {{Source::kHuggingFace, {.backend = Backend::kReference, .kv = engine::KvDType::kF32}}};
+  std::vector<Case> cases;
+  for (const EngineSetup& setup : F32Setups()) cases.push_back({Source::kHuggingFace, setup});
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenArchF32Test, ::testing::ValuesIn(F32Cases()),
@@ -270,7 +272,11 @@ TEST_P(GoldenArchF16KvTest, ForcedStepsAgreeAndLogitsAreNear) {
 }
 
 std::vector<Case> F16KvCases() {
-  return {{Source::kHuggingFace, {.backend = Backend::kReference, .kv = engine::KvDType::kF16}}};
+  std::vector<Case> cases;
+  for (const EngineSetup& setup : AllSetups()) {
+    if (setup.kv == engine::KvDType::kF16) cases.push_back({Source::kHuggingFace, setup});
+  }
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenArchF16KvTest, ::testing::ValuesIn(F16KvCases()),

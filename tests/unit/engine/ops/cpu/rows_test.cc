@@ -80,28 +80,6 @@ TEST(RowsTest, QuantizedValuesAreWithinHalfAUnit) {
   }
 }
 
-TEST(RowsTest, SwiGluIsThatOfDoubleForEveryLengthAndSize) {
-  for (const std::int64_t target : KernelTargets()) {
-    const ScopedTarget scope(target);
-    std::mt19937 random(5);
-    for (int count = 1; count < 40; ++count) {
-      std::vector<float> gate = RandomRow(count, 10.0f, random);
-      const std::vector<float> up = RandomRow(count, 2.0f, random);
-      gate[0] = count % 2 == 0 ? -200.0f : 200.0f;
-      std::vector<float> out(count + 1, 77.0f);
-
-      SwiGlu(gate.data(), up.data(), count, out.data());
-
-      for (int i = 0; i < count; ++i) {
-        const double z = gate[i];
-        const double expected = z / (1.0 + std::exp(-z)) * up[i];
-        ASSERT_NEAR(out[i], expected, 1e-6 * std::abs(expected) + 1e-30) << gate[i];
-      }
-      EXPECT_EQ(out[count], 77.0f);
-    }
-  }
-}
-
 TEST(RowsTest, HalvesAreRoundedToNearestEvenAndNeverInfinite) {
   for (const std::int64_t target : KernelTargets()) {
     const ScopedTarget scope(target);

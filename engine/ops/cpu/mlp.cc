@@ -1,0 +1,168 @@
+#include "engine/ops/cpu/mlp.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/ops/cpu/kernels.h"
+#include "engine/ops/cpu/row_loop.h"
+
+namespace baton::engine::cpu {
+namespace {
+
+// One task's block of a hidden layer: the results of two tiles, one group, of gate and up.
+struct GateUpBlock {
+  alignas(64) float gate[2][kRowBlock * kTileRows];
+  alignas(64) float up[2][kRowBlock * kTileRows];
+};
+
+void ComputeGateUp(const MlpWeights& mlp, const TaskList::Task& task, const Activations& x,
+                   GateUpBlock& block) {
+  const auto compute = [&](const Linear& map, int tile, float* to) {
+    ComputeTile(map.matrix, tile, x, task.rows.first, task.rows.count, to);
+    const int column = tile * kTileRows;
+    const float* bias = map.BiasFrom(column);
+    if (bias == nullptr) return;
+    const int num_columns = std::min(kTileRows, map.matrix.rows() - column);
+    for (int row = 0; row < task.rows.count; ++row, to += kTileRows) {
+      for (int i = 0; i < num_columns; ++i) to[i] += bias[i];
+    }
+  };
+  for (int tile = task.first_tile; tile < task.end_tile; ++tile) {
+    compute(mlp.gate, tile, block.gate[tile - task.first_tile]);
+    compute(mlp.up, tile, block.up[tile - task.first_tile]);
+  }
+}
+
+}  // namespace
+
+Mlp::Mlp(ThreadPool& pool, ComputeMode compute)
+    : pool_(pool), compute_(compute), input_(pool), gathered_(pool), hidden_(pool) {}
+
+void Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
+  ActivationForms forms;
+  for (const MlpWeights& mlp : layer.mlps) {
+    forms.Add(mlp.gate.matrix, compute_);
+    forms.Add(mlp.up.matrix, compute_);
+  }
+  const Activations n =
+      input_.Normalize(x, {}, x.rows, layer.mlp_norm, plan.norm_eps, forms.quantized);
+  if (plan.post_norms) added_.Reserve(static_cast<std::size_t>(x.rows) * x.columns);
+  if (plan.num_experts == 0) {
+    RunPlain(plan, layer.mlps[0], n, x);
+  } else {
+    RunExperts(plan, layer, n, x);
+  }
+  if (plan.post_norms) {
+    AddNormalized(pool_, added_.data(), layer.mlp_post_norm, plan.norm_eps, x);
+  }
+}
+
+void Mlp::RunPlain(const LayerPlan& plan, const MlpWeights& mlp, const Activations& n, Matrix x) {
+  const Share all[] = {{&mlp, {0, n.num_rows}}};
+  const Activations h = GateUp(plan.activation, all, n);
+  const std::size_t stride = x.columns;
+  Down(all, h, [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
+    const float* bias = mlp.down.BiasFrom(column);
+    if (plan.post_norms) {
+      StoreBlock(block, bias, rows, num_columns, stride,
+                 added_.data() + first_row * stride + column);
+    } else {
+      AddBlock(block, bias, rows, num_columns, stride, x.f32() + first_row * stride + column);
+    }
+  });
+}
+
+void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x) {
+  Route(plan, layer.router, n);
+  shares_.clear();
+  for (const ExpertGroups::Group& group : groups_.groups()) {
+    shares_.push_back({&layer.mlps[group.expert], {group.first_slot, group.num_slots}});
+  }
+  const Activations h = GateUp(plan.activation, shares_, gathered_.Gather(n, groups_.rows()));
+  const std::size_t columns = x.columns;
+  float* out = expert_out_.Reserve(groups_.rows().size() * columns);
+  Down(shares_, h,
+       [&](int share, int column, int num_columns, int first_row, int rows, const float* block) {
+         StoreBlock(block, shares_[share].mlp->down.BiasFrom(column), rows, num_columns, columns,
+                    out + first_row * columns + column);
+       });
+  // Each row's results weighted and summed, then added to the row as a whole, as a plain MLP's are.
+  const int count = plan.experts_per_token;
+  ForRows(pool_, x.rows, [&](int row, int) {
+    const std::size_t first = static_cast<std::size_t>(row) * count;
+    const auto part = [&](int i) { return out + groups_.slots()[first + i] * columns; };
+    float* sum = plan.post_norms ? added_.data() + row * columns : part(0);
+    for (int i = 0; i < count; ++i) {
+      const float weight = choices_[first + i].weight;
+      const float* from = part(i);
+      if (i == 0) {
+        for (std::size_t c = 0; c < columns; ++c) sum[c] = weight * from[c];
+      } else {
+        for (std::size_t c = 0; c < columns; ++c) sum[c] += weight * from[c];
+      }
+    }
+    if (plan.post_norms) return;
+    float* to = x.f32() + row * columns;
+    for (std::size_t c = 0; c < columns; ++c) to[c] += sum[c];
+  });
+}
+
+// The router's weights are few and its choice is discrete: float products whatever its format.
+void Mlp::Route(const LayerPlan& plan, const Linear& router, const Activations& n) {
+  Activations floats = n;
+  floats.quantized = nullptr;
+  const std::size_t stride = plan.num_experts;
+  float* logits = logits_.Reserve(n.num_rows * stride);
+  const PackedMatrix* parts[] = {&router.matrix};
+  MatMul(pool_, floats, parts,
+         [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
+           StoreBlock(block, router.BiasFrom(column), rows, num_columns, stride,
+                      logits + first_row * stride + column);
+         });
+  const std::size_t count = plan.experts_per_token;
+  choices_.resize(n.num_rows * count);
+  ForRows(pool_, n.num_rows, [&](int row, int) {
+    ChooseExperts(plan, logits + row * stride, choices_.data() + row * count);
+  });
+  groups_.Assign(choices_, plan.experts_per_token, plan.num_experts);
+}
+
+// A task owns 32 columns, one group of the result.
+Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
+                        const Activations& x) {
+  ActivationForms forms;
+  for (const Share& share : shares) forms.Add(share.mlp->down.matrix, compute_);
+  const int columns = shares[0].mlp->gate.matrix.rows();
+  const Activations result = hidden_.Reserve(x.num_rows, columns, forms);
+  TaskList tasks;
+  for (const Share& share : shares) tasks.Add(share.mlp->gate.matrix.num_tiles(), share.rows);
+  pool_.ParallelFor(tasks.Cut(/*tiles_per_task=*/kGroup / kTileRows), [&](int index, int) {
+    const TaskList::Task task = tasks.At(index);
+    GateUpBlock block;
+    ComputeGateUp(*shares[task.product].mlp, task, x, block);
+    const std::size_t column = static_cast<std::size_t>(task.first_tile) * kTileRows;
+    const std::size_t num_columns = std::min<std::size_t>(kGroup, columns - column);
+    for (int row = 0; row < task.rows.count; ++row) {
+      alignas(64) float h[kGroup];
+      for (int t = 0; t < task.end_tile - task.first_tile; ++t) {
+        ActivateGate(activation, block.gate[t] + row * kTileRows, block.up[t] + row * kTileRows,
+                     kTileRows, h + t * kTileRows);
+      }
+      const std::size_t at = task.rows.first + row;
+      if (forms.quantized) {
+        QuantizeRow(h, kGroup, hidden_.groups() + at * result.groups + column / kGroup);
+      }
+      if (forms.floats) std::copy_n(h, num_columns, hidden_.floats() + at * result.stride + column);
+    }
+  });
+  return result;
+}
+
+template <class Sink>
+void Mlp::Down(std::span<const Share> shares, const Activations& h, const Sink& sink) {
+  products_.clear();
+  for (const Share& share : shares) products_.push_back({&share.mlp->down.matrix, share.rows});
+  MatMul(pool_, h, products_, sink);
+}
+
+}  // namespace baton::engine::cpu

@@ -1,0 +1,57 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/model/model_plan.h"
+#include "engine/ops/cpu/activation_buffer.h"
+#include "engine/ops/cpu/aligned_buffer.h"
+#include "engine/ops/cpu/cpu_weights.h"
+#include "engine/ops/cpu/expert_routing.h"
+#include "engine/ops/cpu/matmul.h"
+#include "engine/ops/ops.h"
+#include "engine/threads/thread_pool.h"
+
+namespace baton::engine::cpu {
+
+// The MLP of a layer, plain or a mixture of experts. A mixture chooses the experts of every row,
+// copies the rows of each expert side by side, computes all experts in one loop over (expert, rows,
+// output columns), and sums each row's results in the order of the experts: weights of experts that
+// no row chose are not read, and no bit of a row depends on the others. Keeps its scratch memory
+// between calls. Thread-compatible.
+class Mlp {
+ public:
+  Mlp(ThreadPool& pool, ComputeMode compute);
+
+  // As Ops::Mlp.   x: [num_rows, hidden]
+  void Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x);
+
+ private:
+  // Rows of activations that one MLP computes.
+  struct Share {
+    const MlpWeights* mlp = nullptr;
+    RowRange rows;
+  };
+  // Adds the MLP of all rows of `n` to x or, where there is a post norm, writes it to added_.
+  void RunPlain(const LayerPlan& plan, const MlpWeights& mlp, const Activations& n, Matrix x);
+  void RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x);
+  // Fills groups_ and choices_.
+  void Route(const LayerPlan& plan, const Linear& router, const Activations& n);
+  // act(gate) * up of the rows of every share, in the forms that its down matrices read.
+  Activations GateUp(Activation activation, std::span<const Share> shares, const Activations& x);
+  // Hands down * h of the rows of every share to the sink of MatMul.
+  template <class Sink>
+  void Down(std::span<const Share> shares, const Activations& h, const Sink& sink);
+
+  ThreadPool& pool_;
+  const ComputeMode compute_;
+  ActivationBuffer input_, gathered_, hidden_;
+  ExpertGroups groups_;
+  std::vector<ExpertChoice> choices_;  // [num_rows, experts_per_token]
+  std::vector<Share> shares_;
+  std::vector<Product> products_;
+  AlignedBuffer<float> logits_;      // [num_rows, num_experts]
+  AlignedBuffer<float> expert_out_;  // [slots, hidden]
+  AlignedBuffer<float> added_;       // [num_rows, hidden]
+};
+
+}  // namespace baton::engine::cpu
