@@ -11,6 +11,12 @@ bool IsIn(char32_t c, std::uint32_t categories) {
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & categories) != 0;
 }
 
+bool IsOlderThan(char32_t c, int version) {
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(c), age);
+  return age[0] != 0 && age[0] < version;
+}
+
 bool IsAsciiPunctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
          (c >= '{' && c <= '~');
@@ -24,10 +30,8 @@ bool IsNumber(char32_t c) { return IsIn(c, U_GC_N_MASK); }
 
 bool IsPunctuation(char32_t c) {
   if (c < 0x80) return IsAsciiPunctuation(c);
-  if (!IsIn(c, U_GC_P_MASK)) return false;
-  UVersionInfo age;
-  u_charAge(static_cast<UChar32>(c), age);
-  return age[0] <= 8;
+  if (c == 0x166D || c == 0x111C9) return true;  // no longer in this category
+  return IsIn(c, U_GC_P_MASK) && IsOlderThan(c, 9);
 }
 
 bool IsWord(char32_t c) {
@@ -36,6 +40,9 @@ bool IsWord(char32_t c) {
          u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_JOIN_CONTROL) != 0;
 }
 
-bool IsMark(char32_t c) { return IsIn(c, U_GC_M_MASK); }
+bool IsMark(char32_t c) {
+  if (c == 0x1CF2 || c == 0x1CF3) return true;  // no longer in this category
+  return c != 0x111C9 && IsIn(c, U_GC_M_MASK) && IsOlderThan(c, 10);
+}
 
 }  // namespace baton::text

@@ -7,10 +7,10 @@ namespace baton::text {
 
 bool IsWhiteSpace(char32_t c);  // Unicode's White_Space
 bool IsNumber(char32_t c);      // general category N
-// ASCII's punctuation, which takes in symbols like $ and +, and category P as of Unicode 8.
+// ASCII's punctuation, which takes in symbols like $ and +, and category P of Unicode 8.
 bool IsPunctuation(char32_t c);
 // \w of Rust's regular expressions: Alphabetic, M, Nd, Pc, Join_Control.
 bool IsWord(char32_t c);
-bool IsMark(char32_t c);  // general category M
+bool IsMark(char32_t c);  // category M of Unicode 9
 
 }  // namespace baton::text

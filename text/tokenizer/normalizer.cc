@@ -3,7 +3,9 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,11 +16,28 @@
 namespace baton::text {
 namespace {
 
+// The characters that the reference's tables know, those of Unicode 9: later ones stay as they are.
+const icu::UnicodeSet& KnownCharacters() {
+  static const icu::UnicodeSet* known = [] {
+    UErrorCode error = U_ZERO_ERROR;
+    auto* set = new icu::UnicodeSet(u"[:Age=9.0:]", error);
+    set->freeze();
+    return set;
+  }();
+  return *known;
+}
+
 class UnicodeNormalizer final : public Normalizer {
  public:
-  explicit UnicodeNormalizer(const icu::Normalizer2& form) : form_(form) {}
+  // `first_lead`: text whose bytes are all lower stays as it is.
+  UnicodeNormalizer(const icu::Normalizer2& form, unsigned char first_lead)
+      : form_(form, KnownCharacters()), first_lead_(first_lead) {}
 
   std::string Normalize(std::string_view text, bool&) const override {
+    const bool is_plain = std::all_of(text.begin(), text.end(), [&](char c) {
+      return static_cast<unsigned char>(c) < first_lead_;
+    });
+    if (is_plain) return std::string(text);
     const icu::StringPiece piece(text.data(), static_cast<std::int32_t>(text.size()));
     UErrorCode error = U_ZERO_ERROR;
     std::string out;
@@ -28,7 +47,8 @@ class UnicodeNormalizer final : public Normalizer {
   }
 
  private:
-  const icu::Normalizer2& form_;  // a singleton of ICU
+  const icu::FilteredNormalizer2 form_;
+  const unsigned char first_lead_;
 };
 
 class Replace final : public Normalizer {
@@ -180,7 +200,8 @@ absl::StatusOr<std::unique_ptr<Normalizer>> MakeUnicodeNormalizer(std::string_vi
     return absl::FailedPreconditionError(
         absl::StrCat("unsupported normalizer: ", absl::string_view(form.data(), form.size())));
   }
-  return std::make_unique<UnicodeNormalizer>(*instance);
+  // NFC leaves alone what comes before U+0300, which begins with 0xCC; the others, ASCII.
+  return std::make_unique<UnicodeNormalizer>(*instance, form == "NFC" ? 0xCC : 0x80);
 }
 
 std::unique_ptr<Normalizer> MakeReplace(std::unique_ptr<Pattern> pattern, std::string content) {

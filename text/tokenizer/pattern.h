@@ -28,13 +28,14 @@ std::unique_ptr<Pattern> MakeClassPattern(bool (*is_in)(char32_t));
 std::size_t NextCharacter(std::string_view text, std::size_t at);
 
 // Gives out all of `text` as callback(begin, end, is_match), in order. Matches may be empty, what
-// lies between is not. The rules for empty matches are Oniguruma's: none right behind a match.
+// lies between is not. The rules for empty matches are the reference's: none right behind a match,
+// none in an empty text.
 template <class Callback>
 void ForEachPart(const Pattern& pattern, std::string_view text, Callback callback) {
   std::size_t done = 0;  // everything before it has been given out
   std::size_t from = 0;
   std::optional<std::size_t> last_end;  // of the match before
-  while (from <= text.size()) {
+  while (!text.empty() && from <= text.size()) {
     const std::optional<Regex::Match> match = pattern.Find(text, from);
     if (!match) break;
     if (match->begin == match->end && match->end == last_end) {

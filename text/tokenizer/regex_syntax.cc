@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -27,8 +28,26 @@ constexpr std::string_view kNonSpace =
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"
     "\\x{3001}-\\x{10ffff}";
-constexpr std::string_view kWord = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Outside a class, \w has Latin-1's numbers that are no digits, too.
+constexpr std::string_view kWordOutside =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr std::string_view kHexDigit = "0-9A-Fa-f";
+
+// What [:name:] stands for.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kPosixClasses = {{
+    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"alpha", "\\p{Alphabetic}"},
+    {"blank", "\\t\\p{Zs}"},
+    {"cntrl", "\\p{Cc}"},
+    {"digit", "\\p{Nd}"},
+    {"lower", "\\p{Lowercase}"},
+    {"punct", "\\p{P}\\p{S}"},
+    {"space", kSpace},
+    {"upper", "\\p{Uppercase}"},
+    {"word", kWord},
+    {"xdigit", kHexDigit},
+}};
 
 // Names of properties that PCRE2 knows by another name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kPropertyNames = {{
@@ -129,7 +148,7 @@ class Translator {
     std::string_view members;
     bool negative = false;
   };
-  ClassEscape ReadClassEscape() {
+  ClassEscape ReadClassEscape(std::string_view word) {
     ClassEscape escape;
     switch (Peek(1)) {
       case 's':
@@ -139,10 +158,10 @@ class Translator {
         escape = {kNonSpace};
         break;
       case 'w':
-        escape = {kWord};
+        escape = {word};
         break;
       case 'W':
-        escape = {kWord, true};
+        escape = {word, true};
         break;
       case 'h':
         escape = {kHexDigit};
@@ -174,12 +193,12 @@ class Translator {
   }
 
   absl::Status TranslateEscape(std::string& out) {
-    const ClassEscape escape = ReadClassEscape();
+    const ClassEscape escape = ReadClassEscape(kWordOutside);
     if (!escape.members.empty()) {
       absl::StrAppend(&out, escape.negative ? "[^" : "[", Absl(escape.members), "]");
       return absl::OkStatus();
     }
-    const std::string word = absl::StrCat("[", Absl(kWord), "]");
+    const std::string word = absl::StrCat("[", Absl(kWordOutside), "]");
     switch (Peek(1)) {
       case '\0':
         return Unsupported("a backslash at the end");
@@ -303,7 +322,7 @@ class Translator {
       operand.members += pattern_[at_++];
       return absl::OkStatus();
     }
-    const ClassEscape escape = ReadClassEscape();
+    const ClassEscape escape = ReadClassEscape(kWord);
     if (escape.negative) {
       operand.alternatives.push_back(absl::StrCat("[^", Absl(escape.members), "]"));
     } else if (!escape.members.empty()) {
@@ -321,17 +340,11 @@ class Translator {
     const std::size_t end = pattern_.find(":]", at_);
     if (end == std::string_view::npos) return Unsupported("[: without :]");
     const std::string_view name = pattern_.substr(at_ + 2, end - at_ - 2);
-    if (name == "space") {
-      operand.members += kSpace;
-    } else if (name == "digit") {
-      operand.members += "\\p{Nd}";
-    } else if (name == "xdigit") {
-      operand.members += kHexDigit;
-    } else if (name == "cntrl") {
-      operand.members += "\\p{Cc}";
-    } else {
-      return Unsupported(absl::StrCat("[:", Absl(name), ":]"));
-    }
+    const auto* known =
+        std::find_if(kPosixClasses.begin(), kPosixClasses.end(),
+                     [&](const auto& posix_class) { return posix_class.first == name; });
+    if (known == kPosixClasses.end()) return Unsupported(absl::StrCat("[:", Absl(name), ":]"));
+    operand.members += known->second;
     at_ = end + 2;
     return absl::OkStatus();
   }
