@@ -29,7 +29,7 @@ ModelFacts Inspect(const Checkpoint& checkpoint) {
     facts.vocabulary_tokens = static_cast<std::int64_t>(text.gguf->tokens.size());
   }
   facts.has_tokenizer = text.gguf.has_value() || text.tokenizer_json.has_value();
-  facts.has_chat_template = text.chat_template.has_value();
+  facts.has_chat_template = text.chat_template.has_value() || !text.named_chat_templates.empty();
   return facts;
 }
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <set>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/mapped_file.h"
 #include "common/status.h"
+#include "text/jinja/limits.h"
 
 namespace baton::router {
 namespace {
@@ -20,26 +22,25 @@ std::string DefaultName(const std::string& path) {
   return place.extension() == ".gguf" ? place.stem().string() : place.filename().string();
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError("cannot read the chat template: " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-absl::StatusOr<std::unique_ptr<text::ChatTemplate>> LoadTemplate(
+absl::StatusOr<std::unique_ptr<const text::ChatTemplateSet>> LoadTemplates(
     const ServedModel::Options& options, const checkpoint::TextAssets& assets) {
-  if (!options.chat_template_path.empty()) {
-    BATON_ASSIGN_OR_RETURN(const std::string source, ReadText(options.chat_template_path));
-    auto compiled = text::ChatTemplate::Compile(source, assets.special_tokens);
-    if (!compiled.ok()) return Annotate(compiled.status(), options.chat_template_path);
-    return compiled;
+  if (options.chat_template_path.empty()) {
+    auto set = text::ChatTemplateSet::Create(assets);
+    if (set.ok()) return set;
+    return Annotate(absl::Status(set.status().code(),
+                                 absl::StrCat(set.status().message(),
+                                              "; give another one with --chat-template FILE")),
+                    "chat template of " + options.path);
   }
-  if (!assets.chat_template.has_value()) return std::unique_ptr<text::ChatTemplate>();
-  auto compiled = text::ChatTemplate::Compile(*assets.chat_template, assets.special_tokens);
-  if (!compiled.ok()) return Annotate(compiled.status(), "chat template of " + options.path);
-  return compiled;
+  absl::StatusOr<std::string> source =
+      checkpoint::ReadTextFile(options.chat_template_path, text::jinja::kMaxSourceBytes);
+  if (!source.ok()) return Annotate(source.status(), "chat template");
+  checkpoint::TextAssets overridden;
+  overridden.special_tokens = assets.special_tokens;
+  overridden.chat_template = *std::move(source);
+  auto set = text::ChatTemplateSet::Create(overridden);
+  if (!set.ok()) return Annotate(set.status(), "chat template " + options.chat_template_path);
+  return set;
 }
 
 }  // namespace
@@ -58,8 +59,13 @@ absl::StatusOr<std::unique_ptr<const ServedModel>> ServedModel::Load(const Optio
   auto tokenizer = text::Tokenizer::Create(assets);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), "tokenizer of " + options.path);
   model->tokenizer = *std::move(tokenizer);
-  BATON_ASSIGN_OR_RETURN(model->chat_template, LoadTemplate(options, assets));
-  model->eos_ids = assets.eos_ids;
+  BATON_ASSIGN_OR_RETURN(model->chat_templates, LoadTemplates(options, assets));
+  std::set<std::int32_t> ends(assets.eos_ids.begin(), assets.eos_ids.end());
+  if (model->chat_templates != nullptr) {
+    const std::vector<std::int32_t> marks = model->chat_templates->EndIds(*model->tokenizer);
+    ends.insert(marks.begin(), marks.end());
+  }
+  model->eos_ids.assign(ends.begin(), ends.end());
   model->generation_defaults = assets.generation_defaults;
   model->max_context = checkpoint->metadata().max_context;
   if (options.max_context > model->max_context) {

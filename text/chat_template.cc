@@ -8,22 +8,10 @@
 namespace baton::text {
 namespace {
 
-// Whether the text of a content part comes out, and not the part printed as a dict.
-bool RendersParts(const ChatTemplate& chat_template) {
-  jinja::Dict part;
-  part.Set("type", jinja::Value::String("text"));
-  part.Set("text", jinja::Value::String("<probe>"));
-  jinja::Dict message;
-  message.Set("role", jinja::Value::String("user"));
-  message.Set("content", jinja::Value::MakeList({jinja::Value::MakeDict(std::move(part))}));
-  ChatTemplateInput input;
-  input.messages = jinja::Value::MakeList({jinja::Value::MakeDict(std::move(message))});
-  const absl::StatusOr<std::string> prompt =
-      chat_template.Render(input, RealClock(), absl::UTCTimeZone());
-  return prompt.ok() && prompt->find("<probe>") != std::string::npos &&
-         prompt->find("'<probe>'") == std::string::npos &&
-         prompt->find("\"<probe>\"") == std::string::npos;
-}
+// For the probes at Compile: two dozen runs over three messages at most.
+constexpr jinja::Limits kProbeLimits = {.max_steps = 200'000,
+                                        .max_memory_bytes = std::size_t{64} << 20,
+                                        .max_output_bytes = std::size_t{1} << 20};
 
 }  // namespace
 
@@ -37,12 +25,15 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Compile(
     std::string_view source, const std::map<std::string, std::string>& special_tokens) {
   BATON_ASSIGN_OR_RETURN(auto program, jinja::Program::Compile(source));
   std::unique_ptr<ChatTemplate> made(new ChatTemplate(std::move(program), special_tokens));
-  made->accepts_content_parts_ = RendersParts(*made);
+  made->traits_ = ProbeChatTemplate([&made](const ChatTemplateInput& input) {
+    return made->Render(input, RealClock(), absl::UTCTimeZone(), kProbeLimits);
+  });
   return made;
 }
 
 absl::StatusOr<std::string> ChatTemplate::Render(const ChatTemplateInput& input, const Clock& clock,
-                                                 absl::TimeZone time_zone) const {
+                                                 absl::TimeZone time_zone,
+                                                 const jinja::Limits& limits) const {
   std::map<std::string, jinja::Value> variables;
   for (const auto& [name, text] : special_tokens_) variables[name] = jinja::Value::String(text);
   for (const auto& [name, value] : input.extra) variables[name] = value;
@@ -50,13 +41,13 @@ absl::StatusOr<std::string> ChatTemplate::Render(const ChatTemplateInput& input,
   variables["tools"] = input.tools;
   variables["documents"] = input.documents;
   variables["add_generation_prompt"] = jinja::Value::Bool(input.add_generation_prompt);
-  return RenderWith(variables, clock, time_zone);
+  return RenderWith(variables, clock, time_zone, limits);
 }
 
 absl::StatusOr<std::string> ChatTemplate::RenderWith(
     const std::map<std::string, jinja::Value>& variables, const Clock& clock,
-    absl::TimeZone time_zone) const {
-  return program_->Run(variables, clock.Now(), time_zone);
+    absl::TimeZone time_zone, const jinja::Limits& limits) const {
+  return program_->Run(variables, clock.Now(), time_zone, limits);
 }
 
 }  // namespace baton::text

@@ -7,6 +7,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "text/chat_template_input.h"
+#include "text/chat_template_traits.h"
+#include "text/jinja/limits.h"
 #include "text/jinja/value.h"
 
 namespace baton::text {
@@ -15,19 +18,10 @@ namespace jinja {
 class Program;
 }
 
-// What a chat request gives to the template. The values keep the order of keys and the difference
-// between 1 and 1.0: parse them from the request's JSON text with jinja::ParseJson.
-struct ChatTemplateInput {
-  jinja::Value messages;   // a list of dicts
-  jinja::Value tools;      // a list; default: none
-  jinja::Value documents;  // a list; default: none
-  bool add_generation_prompt = true;
-  std::map<std::string, jinja::Value> extra;  // chat_template_kwargs; they win over special tokens
-};
-
-// A model's chat template, compiled once and run for every chat request, in the environment that
-// Hugging Face's transformers gives it. Immutable and thread-safe after Compile. A run is bounded
-// in steps, memory, output and depth (jinja/limits.h) and can reach nothing outside its inputs.
+// One chat template, compiled once and run for every chat request, in the environment that Hugging
+// Face's transformers gives it. Immutable and thread-safe after Compile. A run is bounded in steps,
+// memory, output and depth (jinja/limits.h) and can reach nothing outside its inputs. Servers go
+// through ChatTemplateSet, which chooses among a model's templates and fits the messages to them.
 class ChatTemplate {
  public:
   // Compiles `source`. `special_tokens`: "bos_token" -> text and so on, seen as variables.
@@ -39,22 +33,23 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // Renders the prompt. `clock` and `time_zone` serve strftime_now().
+  // Renders the prompt of the messages just as they are. `clock` and `time_zone` serve
+  // strftime_now().
   //   kInvalidArgument    the template refused the input by raise_exception (the message is exactly
   //                       the template's) or failed on it ("chat template, line L: ...")
   //   kResourceExhausted  a bound was hit
   absl::StatusOr<std::string> Render(const ChatTemplateInput& input, const Clock& clock,
-                                     absl::TimeZone time_zone = absl::LocalTimeZone()) const;
+                                     absl::TimeZone time_zone = absl::LocalTimeZone(),
+                                     const jinja::Limits& limits = {}) const;
 
   // Renders with exactly the given variables and no others; for tests and tools.
   absl::StatusOr<std::string> RenderWith(const std::map<std::string, jinja::Value>& variables,
                                          const Clock& clock,
-                                         absl::TimeZone time_zone = absl::LocalTimeZone()) const;
+                                         absl::TimeZone time_zone = absl::LocalTimeZone(),
+                                         const jinja::Limits& limits = {}) const;
 
-  // Whether the template itself looks into a message content that is a list of parts
-  // ({"type": "text", "text": ...}). If not, a server should join the text parts to one string
-  // before rendering. Found out at Compile by rendering one such message.
-  bool accepts_content_parts() const { return accepts_content_parts_; }
+  // Found out at Compile by rendering small conversations.
+  const ChatTemplateTraits& traits() const { return traits_; }
 
  private:
   ChatTemplate(std::unique_ptr<const jinja::Program> program,
@@ -62,7 +57,7 @@ class ChatTemplate {
 
   const std::unique_ptr<const jinja::Program> program_;
   const std::map<std::string, std::string> special_tokens_;
-  bool accepts_content_parts_ = false;
+  ChatTemplateTraits traits_;
 };
 
 }  // namespace baton::text

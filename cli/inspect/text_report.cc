@@ -69,6 +69,24 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
+// What each template makes of a request's forms that it cannot take as they are.
+void PrintTemplates(const router::ServedModel& model) {
+  if (model.chat_templates == nullptr) {
+    PrintRow("chat template", "none");
+    return;
+  }
+  bool first = true;
+  for (const auto& [name, chat_template] : model.chat_templates->templates()) {
+    const text::ChatTemplateTraits& traits = chat_template->traits();
+    PrintRow(
+        first ? "chat template" : "",
+        absl::StrFormat("%s: content parts %s, call arguments %s", name,
+                        traits.takes_content_parts ? "read by the template" : "joined before it",
+                        traits.takes_call_arguments_as_text ? "as JSON text" : "as objects"));
+    first = false;
+  }
+}
+
 }  // namespace
 
 std::string TokenizerKind(const checkpoint::TextAssets& assets) {
@@ -95,16 +113,7 @@ void PrintText(const checkpoint::TextAssets& assets, const router::ServedModel& 
   std::vector<std::string> ends;
   for (const std::int32_t id : model.eos_ids) ends.push_back(IdText(model, id));
   PrintRow("ends an output", ends.empty() ? "nothing" : absl::StrJoin(ends, ", "));
-  if (model.chat_template == nullptr) {
-    PrintRow("chat template", "none");
-  } else {
-    const std::size_t size = assets.chat_template.has_value() ? assets.chat_template->size() : 0;
-    PrintRow("chat template",
-             absl::StrFormat("%s, content parts %s",
-                             size > 0 ? absl::StrFormat("%d bytes", size) : std::string("compiled"),
-                             model.chat_template->accepts_content_parts() ? "read by the template"
-                                                                          : "joined before it"));
-  }
+  PrintTemplates(model);
   std::vector<std::string> defaults;
   for (const auto& [name, value] : model.generation_defaults) {
     defaults.push_back(absl::StrFormat("%s %g", name, value));

@@ -1,5 +1,6 @@
 #include "router/api/chat_messages.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,11 @@ namespace {
 using text::jinja::Dict;
 using text::jinja::List;
 using text::jinja::Value;
+
+// Template variables that have fields of their own.
+constexpr std::string_view kOwnFields[] = {
+    "messages",     "tools", "documents", "add_generation_prompt", "continue_final_message",
+    "chat_template"};
 
 bool CheckContent(JsonFields& message, const Value& content) {
   if (content.is_string()) return true;
@@ -36,35 +42,26 @@ bool CheckContent(JsonFields& message, const Value& content) {
   return true;
 }
 
-// A call's arguments come as JSON text; templates expect the object.
-Value ParseCallArguments(const Value& calls) {
-  List parsed;
-  for (const Value& call : calls.items()) {
-    const Value* function = call.is_dict() ? call.dict().Find("function") : nullptr;
-    const Value* arguments =
-        function != nullptr && function->is_dict() ? function->dict().Find("arguments") : nullptr;
-    if (arguments == nullptr || !arguments->is_string()) {
-      parsed.push_back(call);
-      continue;
+// An array of objects; more is the template's business.
+bool CheckObjects(JsonFields& fields, std::string_view name) {
+  const List* list = fields.Array(name);
+  if (list == nullptr) return false;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const Value& item = (*list)[i];
+    if (!item.is_dict()) {
+      return fields.FailType(absl::StrCat(std::string(name), "[", i, "]"), "an object", item);
     }
-    const absl::StatusOr<Value> object = text::jinja::ParseJson(arguments->str());
-    Dict new_function = function->dict();
-    if (object.ok() && object->is_dict()) new_function.Set("arguments", *object);
-    Dict new_call = call.dict();
-    new_call.Set("function", Value::MakeDict(std::move(new_function)));
-    parsed.push_back(Value::MakeDict(std::move(new_call)));
   }
-  return Value::MakeList(std::move(parsed));
+  return !list->empty();
 }
 
-// The message as templates see it: content is always there, call arguments are objects.
-Value Normalize(const Dict& message) {
-  Dict out = message;
-  const Value* content = message.Find("content");
-  if (content == nullptr || content->is_none()) out.Set("content", Value::String(""));
-  const Value* calls = message.Find("tool_calls");
-  if (calls != nullptr && calls->is_list()) out.Set("tool_calls", ParseCallArguments(*calls));
-  return Value::MakeDict(std::move(out));
+void CheckMessage(JsonFields& message) {
+  std::string role;
+  if (!message.String("role", role) && message.status().ok()) {
+    message.Fail("role", "missing_required_parameter", "required");
+  }
+  if (const Value* content = message.Find("content")) CheckContent(message, *content);
+  CheckObjects(message, "tool_calls");
 }
 
 void ReadMessages(JsonFields& fields, text::ChatTemplateInput& input) {
@@ -77,7 +74,6 @@ void ReadMessages(JsonFields& fields, text::ChatTemplateInput& input) {
     fields.Fail("messages", "invalid_value", "expected at least one message");
     return;
   }
-  List checked;
   for (std::size_t i = 0; i < messages->size(); ++i) {
     const std::string path = absl::StrCat("messages[", i, "]");
     if (!(*messages)[i].is_dict()) {
@@ -85,57 +81,77 @@ void ReadMessages(JsonFields& fields, text::ChatTemplateInput& input) {
       return;
     }
     JsonFields message((*messages)[i].dict(), path);
-    std::string role;
-    if (!message.String("role", role) && message.status().ok()) {
-      message.Fail("role", "missing_required_parameter", "required");
-    }
-    if (const Value* content = message.Find("content")) CheckContent(message, *content);
+    CheckMessage(message);
     if (!message.status().ok()) {
       fields.Adopt(message.status());
       return;
     }
-    checked.push_back(Normalize((*messages)[i].dict()));
   }
-  input.messages = Value::MakeList(std::move(checked));
+  input.messages = *fields.Find("messages");
+}
+
+// Whether the model may be shown the tools. What would force or forbid a call is refused: the
+// output is not constrained, so it could not be kept.
+bool ReadToolChoice(JsonFields& fields) {
+  const Value* choice = fields.Find("tool_choice");
+  if (choice == nullptr) return true;
+  if (choice->is_string()) {
+    if (choice->str() == "none") return false;
+    if (choice->str() == "auto") return true;
+    fields.Fail("tool_choice", "unsupported_value",
+                "'" + choice->str() + "' is not supported, only 'auto' and 'none'");
+  } else if (choice->is_dict()) {
+    fields.Fail("tool_choice", "unsupported_value",
+                "choosing a function is not supported, only 'auto' and 'none'");
+  } else {
+    fields.FailType("tool_choice", "a string", *choice);
+  }
+  return true;
+}
+
+void ReadTools(JsonFields& fields, text::ChatTemplateInput& input) {
+  const bool shown = ReadToolChoice(fields);
+  if (CheckObjects(fields, "tools") && shown) input.tools = *fields.Find("tools");
+}
+
+void ReadVariables(JsonFields& fields, text::ChatTemplateInput& input) {
+  std::string effort;
+  if (fields.String("reasoning_effort", effort)) {
+    input.extra["reasoning_effort"] = Value::String(effort);
+  }
+  const Dict* extra = fields.Object("chat_template_kwargs");
+  if (extra == nullptr) return;
+  for (const auto& [key, value] : extra->items()) {
+    if (!key.is_string()) continue;
+    const std::string& name = key.str();
+    if (std::find(std::begin(kOwnFields), std::end(kOwnFields), name) != std::end(kOwnFields)) {
+      fields.Fail("chat_template_kwargs." + name, "invalid_value",
+                  "not a template variable of yours; set the request's field '" + name + "'");
+      return;
+    }
+    input.extra[name] = value;
+  }
 }
 
 }  // namespace
 
 void ReadChatInput(JsonFields& fields, text::ChatTemplateInput& input) {
   ReadMessages(fields, input);
-  const Value* choice = fields.Find("tool_choice");
-  const bool no_tools = choice != nullptr && choice->is_string() && choice->str() == "none";
-  if (fields.Array("tools") != nullptr && !no_tools && !fields.Array("tools")->empty()) {
-    input.tools = *fields.Find("tools");
+  ReadTools(fields, input);
+  if (CheckObjects(fields, "documents")) input.documents = *fields.Find("documents");
+  const bool prompt_given = fields.Bool("add_generation_prompt", input.add_generation_prompt);
+  fields.Bool("continue_final_message", input.continue_final_message);
+  if (input.continue_final_message && prompt_given && input.add_generation_prompt) {
+    fields.Fail("continue_final_message", "invalid_value",
+                "cannot be true together with add_generation_prompt");
   }
-  if (choice != nullptr) input.extra["tool_choice"] = *choice;
-  if (fields.Array("documents") != nullptr) input.documents = *fields.Find("documents");
-  fields.Bool("add_generation_prompt", input.add_generation_prompt);
-  if (const Dict* extra = fields.Object("chat_template_kwargs")) {
-    for (const auto& [key, value] : extra->items()) {
-      if (key.is_string()) input.extra[key.str()] = value;
-    }
+  fields.String("chat_template", input.template_name);
+  if (input.template_name.find('{') != std::string::npos) {
+    fields.Fail("chat_template", "invalid_value",
+                "expected the name of one of the model's templates; requests cannot bring their "
+                "own, see --chat-template");
   }
-}
-
-Value JoinContentParts(const Value& messages) {
-  List joined;
-  for (const Value& message : messages.items()) {
-    const Value* content = message.dict().Find("content");
-    if (content == nullptr || !content->is_list()) {
-      joined.push_back(message);
-      continue;
-    }
-    std::string text;
-    for (const Value& part : content->items()) {
-      if (!text.empty()) text += '\n';
-      text += part.is_string() ? part.str() : part.dict().Find("text")->str();
-    }
-    Dict out = message.dict();
-    out.Set("content", Value::String(std::move(text)));
-    joined.push_back(Value::MakeDict(std::move(out)));
-  }
-  return Value::MakeList(std::move(joined));
+  ReadVariables(fields, input);
 }
 
 }  // namespace baton::router

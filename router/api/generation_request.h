@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/sampling_params.h"
-#include "text/chat_template.h"
+#include "text/chat_template_input.h"
 
 namespace baton::router {
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "router/api/api_error.h"
-#include "router/api/chat_messages.h"
 
 namespace baton::router {
 namespace {
@@ -165,16 +164,15 @@ SamplingParams PreparedRequest::SamplingOf(int choice) const {
 
 absl::StatusOr<std::string> RenderChat(const text::ChatTemplateInput& chat,
                                        const ServedModel& model, const Clock& clock) {
-  if (model.chat_template == nullptr) {
+  if (model.chat_templates == nullptr) {
     return FieldError("messages", "no_chat_template",
                       "the model has no chat template; use /v1/completions, or start the router "
                       "with --chat-template FILE");
   }
-  text::ChatTemplateInput input = chat;
-  if (!model.chat_template->accepts_content_parts()) {
-    input.messages = JoinContentParts(input.messages);
+  if (const auto chosen = model.chat_templates->Select(chat); !chosen.ok()) {
+    return FieldError("chat_template", "invalid_value", std::string(chosen.status().message()));
   }
-  absl::StatusOr<std::string> rendered = model.chat_template->Render(input, clock);
+  const absl::StatusOr<std::string> rendered = model.chat_templates->Render(chat, clock);
   if (!rendered.ok()) return WithErrorDetails(rendered.status(), "messages", "chat_template");
   return rendered;
 }

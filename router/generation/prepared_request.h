@@ -69,7 +69,8 @@ absl::StatusOr<PreparedRequest> Prepare(GenerationRequest request, const ServedM
                                         const PrepareOptions& options, const Clock& clock);
 
 // The prompt that the model's template makes of a chat.
-//   kInvalidArgument  the model has no chat template, or its template refuses the messages
+//   kInvalidArgument  the model has no chat template, or none of the name asked for, or it refuses
+//                     the messages
 absl::StatusOr<std::string> RenderChat(const text::ChatTemplateInput& chat,
                                        const ServedModel& model, const Clock& clock);
 // The same, tokenized.

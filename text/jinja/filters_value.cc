@@ -151,8 +151,9 @@ Value ToJsonFilter(Interpreter& interpreter, const Value& self, const BoundArgum
       format.indent = arguments[1].str();
     } else {
       const std::int64_t width = IntArgument(arguments[1], "indent");
-      format.indent =
-          std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width, 0, 256)), ' ');
+      const auto num_spaces = static_cast<std::size_t>(std::max<std::int64_t>(width, 0));
+      interpreter.CheckAllocation(num_spaces);
+      format.indent = std::string(num_spaces, ' ');
     }
   }
   if (arguments.Has(2) && !arguments[2].is_none()) {

@@ -102,7 +102,7 @@ class JsonWriter {
   }
 
   void Write(const Value& value, int level) {
-    if (out_.size() > max_bytes_) throw Error(ErrorKind::kLimit, "JSON text too large");
+    CheckSize();
     switch (value.kind()) {
       case Value::Kind::kString:
         WriteString(value.str());
@@ -173,10 +173,17 @@ class JsonWriter {
     out_ += buffer;
   }
 
+  void CheckSize() const {
+    if (out_.size() > max_bytes_) throw Error(ErrorKind::kLimit, "JSON text too large");
+  }
+
   void NewLine(int level) {
     if (!format_.has_indent) return;
     out_ += '\n';
-    for (int i = 0; i < level; ++i) out_ += format_.indent;
+    for (int i = 0; i < level; ++i) {
+      out_ += format_.indent;
+      CheckSize();
+    }
   }
 
   void WriteList(const List& items, int level) {

@@ -104,6 +104,20 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
       {R"("model":5)", "model"},
       {R"("tools":{})", "tools"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
+      {R"("chat_template_kwargs":{"a":1,"tools":[]})", "chat_template_kwargs.tools"},
+      {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages"},
+      {R"("chat_template_kwargs":{"chat_template":"x"})", "chat_template_kwargs.chat_template"},
+      {R"("chat_template":5)", "chat_template"},
+      {R"("chat_template":"{{ messages }}")", "chat_template"},
+      {R"("tools":[5])", "tools[0]"},
+      {R"("tool_choice":5)", "tool_choice"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+      {R"("documents":{})", "documents"},
+      {R"("documents":["d"])", "documents[0]"},
+      {R"("reasoning_effort":5)", "reasoning_effort"},
+      {R"("continue_final_message":"yes")", "continue_final_message"},
+      {R"("continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"},
       {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
   };
   for (const auto& [fields, param] : cases) {
@@ -125,11 +139,74 @@ TEST(RequestParserTest, ChecksMessages) {
       {R"({"messages":[{"role":"user","content":5}]})", "messages[0].content"},
       {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
        "messages[0].content[0].type"},
+      {R"({"messages":[{"role":"user","content":["a",{"type":"input_audio","input_audio":{}}]}]})",
+       "messages[0].content[1].type"},
+      {R"({"messages":[{"role":"assistant","tool_calls":{}}]})", "messages[0].tool_calls"},
+      {R"({"messages":[{"role":"assistant","tool_calls":["f"]}]})", "messages[0].tool_calls[0]"},
       {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})",
        "messages[0].content[0].text"},
   };
   for (const auto& [body, param] : cases) {
     EXPECT_EQ(ApiError::FromStatus(ParseChatRequest(body).status()).param, param) << body;
+  }
+}
+
+TEST(RequestParserTest, NamesThePartThatIsNotText) {
+  const ApiError error = ApiError::FromStatus(
+      ParseChatRequest(
+          R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]})")
+          .status());
+
+  EXPECT_EQ(error.http_status, 400);
+  EXPECT_THAT(error.message, HasSubstr("messages[0].content[0].type"));
+  EXPECT_THAT(error.message, HasSubstr("'image_url'"));
+}
+
+TEST(RequestParserTest, KeepsMessagesAsTheyWereSent) {
+  const std::string messages =
+      R"([{"z": 1.0, "role": "assistant", "content": null, "a": {"y": 1, "x": 1e-07}, )"
+      R"("tool_calls": [{"function": {"arguments": "{\"b\":1}"}}]}])";
+
+  const auto request = ParseChatRequest("{\"messages\":" + messages + "}");
+
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(text::jinja::DumpJson(request->chat.messages).value(), messages);
+}
+
+TEST(RequestParserTest, ReadsWhatTheTemplateIsGiven) {
+  const auto request = ParseChatRequest(
+      Chat(R"("tools":[{"type":"function"}],"tool_choice":"auto","documents":[{"text":"d"}],
+              "add_generation_prompt":false,"continue_final_message":true,"chat_template":"rag",
+              "reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":false,"n":1.0})"));
+
+  ASSERT_TRUE(request.ok()) << request.status();
+  const text::ChatTemplateInput& chat = request->chat;
+  EXPECT_EQ(text::jinja::DumpJson(chat.tools).value(), R"([{"type": "function"}])");
+  EXPECT_EQ(text::jinja::DumpJson(chat.documents).value(), R"([{"text": "d"}])");
+  EXPECT_FALSE(chat.add_generation_prompt);
+  EXPECT_TRUE(chat.continue_final_message);
+  EXPECT_EQ(chat.template_name, "rag");
+  ASSERT_EQ(chat.extra.size(), 3u);
+  EXPECT_EQ(chat.extra.at("reasoning_effort").str(), "low");
+  EXPECT_FALSE(chat.extra.at("enable_thinking").as_bool());
+  EXPECT_TRUE(chat.extra.at("n").is_float());
+}
+
+TEST(RequestParserTest, AVariableOfTheTemplateGoesBeforeTheFieldOfItsName) {
+  const auto request = ParseChatRequest(
+      Chat(R"("reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"})"));
+
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->chat.extra.at("reasoning_effort").str(), "high");
+}
+
+TEST(RequestParserTest, HidesToolsThatMustNotBeCalled) {
+  for (const char* fields : {R"("tools":[{"type":"function"}],"tool_choice":"none")",
+                             R"("tools":[])", R"("tools":null)"}) {
+    const auto request = ParseChatRequest(Chat(fields));
+
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_TRUE(request->chat.tools.is_none()) << fields;
   }
 }
 

@@ -6,6 +6,7 @@
 #include "router/api/api_error.h"
 #include "router/api/request_parser.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/temp_directory.h"
 #include "tests/support/test_paths.h"
 
 namespace baton::router {
@@ -13,6 +14,8 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 class PreparedRequestTest : public ::testing::Test {
  protected:
@@ -114,6 +117,94 @@ TEST_F(PreparedRequestTest, ContentPartsAreJoinedForTemplatesThatTakeStrings) {
 
   ASSERT_TRUE(parts.ok() && whole.ok()) << parts.status() << whole.status();
   EXPECT_EQ(parts->prompts[0].tokens, whole->prompts[0].tokens);
+}
+
+// The tiny model with a template of the test's own.
+class TemplateFileTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<const ServedModel>> Load(const std::string& source) {
+    return LoadPath(directory_.Write("chat.jinja", source));
+  }
+  absl::StatusOr<std::unique_ptr<const ServedModel>> LoadPath(const std::string& path) {
+    return ServedModel::Load({baton::testing::ModelsDir() + "/tiny/target", {"tiny"}, 0, path});
+  }
+  // The prompt of a chat request, or the error.
+  std::string Prompt(const std::string& source, const std::string& body) {
+    const auto model = Load(source);
+    EXPECT_TRUE(model.ok()) << model.status();
+    if (!model.ok()) return "";
+    const auto prepared = Prepare(*ParseChatRequest(body), **model, {}, clock_);
+    if (!prepared.ok()) return ApiError::FromStatus(prepared.status()).message;
+    return (*model)->tokenizer->Decode(prepared->prompts.at(0).tokens, false);
+  }
+
+  baton::testing::TempDirectory directory_;
+  FakeClock clock_;
+};
+
+TEST_F(TemplateFileTest, ReplacesTheModelsOwn) {
+  EXPECT_EQ(Prompt("{{ messages[0].content | upper }}{{ tools | tojson }}{{ thinking }}",
+                   R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"b":1.0,"a":1}],
+                       "chat_template_kwargs":{"thinking":true}})"),
+            R"(HI[{"b": 1.0, "a": 1}]True)");
+}
+
+TEST_F(TemplateFileTest, MessagesAreFittedToIt) {
+  EXPECT_EQ(Prompt("{% for m in messages %}{{ m.role }}:{{ m.content + ';' }}"
+                   "{% for c in m.tool_calls %}{{ c.function.arguments.x }}{% endfor %}"
+                   "{% endfor %}",
+                   R"({"messages":[{"role":"developer","content":["a","b"]},
+                       {"role":"assistant","content":null,
+                        "tool_calls":[{"function":{"name":"f","arguments":"{\"x\":5}"}}]}]})"),
+            "system:a\nb;assistant:;5");
+}
+
+TEST_F(TemplateFileTest, ContinuesTheLastMessage) {
+  EXPECT_EQ(
+      Prompt("{% for m in messages %}{{ m.content }}<|end|>{% endfor %}",
+             R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b "}],
+                       "continue_final_message":true})"),
+      "a<|end|>b ");
+}
+
+TEST_F(TemplateFileTest, ItsRefusalIsTheClients) {
+  EXPECT_EQ(Prompt("{{ raise_exception('Only one message, please!') }}",
+                   R"({"messages":[{"role":"user","content":"a"}]})"),
+            "Only one message, please!");
+}
+
+TEST_F(TemplateFileTest, ATemplateThatTheModelLacksIsNamed) {
+  EXPECT_THAT(Prompt("x", R"({"messages":[{"role":"user","content":"a"}],"chat_template":"rag"})"),
+              HasSubstr("'rag'; it has: default"));
+}
+
+TEST_F(TemplateFileTest, AMistakeIsFoundAtStartWithItsPlace) {
+  for (const auto& [source, place] :
+       {std::pair("a\n{{ x | nope }}", "line 2, column 8: "),
+        std::pair("x{% endif %}", "line 1, column 5: "), std::pair("\xff", "not UTF-8")}) {
+    const auto model = Load(source);
+
+    ASSERT_FALSE(model.ok()) << source;
+    EXPECT_THAT(model.status().message(), HasSubstr("chat.jinja: "));
+    EXPECT_THAT(model.status().message(), HasSubstr(place));
+  }
+}
+
+TEST_F(TemplateFileTest, OnlyAFileWillDo) {
+  EXPECT_THAT(LoadPath(directory_.path() + "/none").status().message(), HasSubstr("/none"));
+  EXPECT_THAT(LoadPath(directory_.path()).status().message(), HasSubstr(directory_.path()));
+  EXPECT_FALSE(LoadPath("/dev/zero").ok());
+}
+
+TEST_F(TemplateFileTest, TheMarkAfterAnAnswerEndsTheOutput) {
+  const auto own = LoadPath("");
+  const auto other = Load("{% for m in messages %}{{ m.content }}<|system|>{% endfor %}");
+  ASSERT_TRUE(own.ok() && other.ok()) << own.status() << other.status();
+  const std::int32_t mark = *(*own)->tokenizer->TokenId("<|system|>");
+
+  EXPECT_THAT((*own)->eos_ids, Not(Contains(mark)));
+  EXPECT_THAT((*other)->eos_ids, Contains(mark));
+  EXPECT_THAT((*other)->eos_ids, IsSupersetOf((*own)->eos_ids));
 }
 
 TEST(ServedModelTest, RefusesAContextBeyondTheModels) {
