@@ -100,6 +100,7 @@ struct WindowRule {
   WindowedLayers layers = WindowedLayers::kNone;
   int window = 0;           // when config.json leaves "sliding_window" out; 0: none
   bool switched = false;    // only where "use_sliding_window" is true
+  int gguf_window = 0;      // when a GGUF file does not state one; 0: none
   int period = 0;           // kPattern, unless the file states it
   int first_layer = 0;      // kFromLayer, unless the file states it
   bool layer_types = true;  // a list "layer_types" in config.json comes before all of these
@@ -130,7 +131,7 @@ struct Arithmetic {
   bool tied_embeddings = false;
   double rope_theta = 10000.0;
   double local_rope_theta = 0.0;  // of windowed layers; 0: rope_theta's
-  bool context_scaled = true;     // see huggingface_rope.h
+  bool context_scaled = true;     // by rope scaling: see ScaleContext in hyperparameters.h
   int original_context = 0;       // of longrope; 0: must be stated
   int no_rope_period = 0;         // every period-th layer is not rotated; 0: all are
   std::string_view activation_key = "hidden_act";

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "common/check.h"
@@ -53,24 +54,58 @@ class Hasher {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
+void HashReals(const std::vector<float>& numbers, Hasher& hasher) {
+  hasher.Number(static_cast<std::int64_t>(numbers.size()));
+  for (const float number : numbers) hasher.Real(number);
+}
+
+void HashFlags(const std::vector<bool>& flags, Hasher& hasher) {
+  hasher.Number(static_cast<std::int64_t>(flags.size()));
+  for (const bool flag : flags) hasher.Number(flag ? 1 : 0);
+}
+
+void HashRope(const RopeMetadata& rope, Hasher& hasher) {
+  for (const int number :
+       {rope.dim, static_cast<int>(rope.interleaved), static_cast<int>(rope.scaling),
+        rope.original_max_position, static_cast<int>(rope.truncate)}) {
+    hasher.Number(number);
+  }
+  for (const float number : {rope.theta, rope.factor, rope.attention_factor,
+                             rope.low_frequency_factor, rope.high_frequency_factor, rope.beta_fast,
+                             rope.beta_slow, rope.mscale, rope.mscale_all_dim}) {
+    hasher.Real(number);
+  }
+  HashReals(rope.short_factors, hasher);
+  HashReals(rope.long_factors, hasher);
+  HashReals(rope.frequency_factors, hasher);
+}
+
+// All but the name.
 void HashMetadata(const ModelMetadata& metadata, Hasher& hasher) {
   hasher.Text(metadata.architecture);
   hasher.Text(metadata.format);
   for (const int number :
        {metadata.hidden_size, metadata.num_layers, metadata.num_heads, metadata.num_kv_heads,
         metadata.head_dim, metadata.intermediate_size, metadata.vocab_size, metadata.max_context,
-        static_cast<int>(metadata.tied_embeddings), static_cast<int>(metadata.attention_bias),
-        metadata.rope.dim, static_cast<int>(metadata.rope.interleaved),
-        static_cast<int>(metadata.rope.scaling), metadata.rope.original_max_position}) {
+        metadata.sliding_window, metadata.num_experts, metadata.experts_per_token,
+        metadata.expert_intermediate_size, static_cast<int>(metadata.activation)}) {
     hasher.Number(number);
   }
+  for (const bool flag :
+       {metadata.tied_embeddings, metadata.attention_bias, metadata.output_bias, metadata.mlp_bias,
+        metadata.qk_norm, metadata.post_norms, metadata.normalize_expert_weights}) {
+    hasher.Number(flag ? 1 : 0);
+  }
   for (const float number :
-       {metadata.rms_norm_eps, metadata.rope.theta, metadata.rope.factor,
-        metadata.rope.low_frequency_factor, metadata.rope.high_frequency_factor}) {
+       {metadata.rms_norm_eps, metadata.norm_offset, metadata.embedding_scale,
+        metadata.attention_scale, metadata.attention_softcap, metadata.logit_softcap}) {
     hasher.Real(number);
   }
-  hasher.Number(static_cast<std::int64_t>(metadata.rope.frequency_factors.size()));
-  for (const float factor : metadata.rope.frequency_factors) hasher.Real(factor);
+  HashFlags(metadata.windowed_layers, hasher);
+  HashFlags(metadata.no_rope_layers, hasher);
+  HashRope(metadata.rope, hasher);
+  hasher.Number(metadata.local_rope.has_value() ? 1 : 0);
+  if (metadata.local_rope.has_value()) HashRope(*metadata.local_rope, hasher);
 }
 
 void HashSamples(std::span<const std::byte> data, Hasher& hasher) {

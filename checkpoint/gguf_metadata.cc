@@ -169,6 +169,20 @@ absl::StatusOr<std::optional<std::vector<std::int64_t>>> GgufMetadata::Integers(
   return std::optional(std::move(integers));
 }
 
+absl::StatusOr<std::optional<std::vector<bool>>> GgufMetadata::Flags(std::string_view key) const {
+  const GgufValue* value = Lookup(key);
+  if (value == nullptr) return std::optional<std::vector<bool>>();
+  const auto* array = std::get_if<GgufArray>(value);
+  std::vector<bool> flags;
+  if (array != nullptr && array->element == GgufType::kBool) {
+    for (const std::byte flag : array->numbers) flags.push_back(flag != std::byte{0});
+    return std::optional(std::move(flags));
+  }
+  BATON_ASSIGN_OR_RETURN(const auto integers, Integers(key));
+  for (const std::int64_t integer : *integers) flags.push_back(integer != 0);
+  return std::optional(std::move(flags));
+}
+
 absl::StatusOr<std::optional<std::vector<float>>> GgufMetadata::Floats(std::string_view key) const {
   const GgufValue* value = Lookup(key);
   if (value == nullptr) return std::optional<std::vector<float>>();

@@ -64,6 +64,8 @@ class GgufMetadata {
   // nullptr for a missing key.
   absl::StatusOr<const std::vector<std::string_view>*> Strings(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<std::int64_t>>> Integers(std::string_view key) const;
+  // An array of booleans, or of integers that are 0 for false.
+  absl::StatusOr<std::optional<std::vector<bool>>> Flags(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<float>>> Floats(std::string_view key) const;
 
   const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }

@@ -1,6 +1,5 @@
 #include "checkpoint/huggingface_rope.h"
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -204,24 +203,6 @@ absl::StatusOr<std::optional<JsonObject>> ScalingObject(const JsonObject& config
       "'rope_parameters' and 'rope_scaling' are both given and differ; keep one of them");
 }
 
-absl::Status ScaleContext(const Family& family, ModelMetadata& metadata) {
-  const RopeMetadata& rope = metadata.rope;
-  double context = metadata.max_context;
-  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kDynamic) {
-    context *= rope.factor;
-  } else if (rope.scaling == RopeScaling::kYarn) {
-    context = static_cast<double>(rope.original_max_position) * rope.factor;
-  }
-  if (!family.arithmetic.context_scaled || !std::isfinite(context)) return absl::OkStatus();
-  if (context < 1 || context > kMostContext) {
-    return absl::InvalidArgumentError(absl::StrCat("context length out of range: ", context,
-                                                   " after rope scaling by ", rope.factor,
-                                                   ", must be 1..", kMostContext));
-  }
-  metadata.max_context = static_cast<int>(context);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status ReadHuggingFaceRope(const JsonObject& config, const Family& family,
@@ -246,7 +227,7 @@ absl::Status ReadHuggingFaceRope(const JsonObject& config, const Family& family,
                                                         arithmetic.rope_theta, family, metadata));
   }
   BATON_RETURN_IF_ERROR(CheckRope(metadata));
-  return ScaleContext(family, metadata);
+  return ScaleContext(arithmetic.context_scaled, metadata);
 }
 
 }  // namespace baton::checkpoint

@@ -10,11 +10,8 @@ namespace baton::checkpoint {
 // 5 (rope_parameters, for all layers or under "full_attention" and "sliding_attention"). Scalings:
 // default, linear, dynamic, llama3, yarn, longrope (also by its old name, su).
 //
-// Also sets max_context to what the scaled model serves, by vLLM's rule, unless the family's
-// configs state the scaled one (`context_scaled` false):
-//   linear, dynamic   max_position_embeddings * factor
-//   yarn              original_max_position_embeddings * factor
-//   others            max_position_embeddings
+// Also scales max_context (ScaleContext in hyperparameters.h), unless the family's configs state
+// the scaled one.
 // Must run after the sizes are complete.
 //   kInvalidArgument     a value missing, of a wrong type or out of range
 //   kFailedPrecondition  a scaling that is not known

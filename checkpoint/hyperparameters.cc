@@ -210,6 +210,24 @@ absl::Status CheckExperts(const ModelMetadata& metadata) {
                       metadata.expert_intermediate_size, most));
 }
 
+absl::Status ScaleContext(bool context_scaled, ModelMetadata& metadata) {
+  const RopeMetadata& rope = metadata.rope;
+  double context = metadata.max_context;
+  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kDynamic) {
+    context *= rope.factor;
+  } else if (rope.scaling == RopeScaling::kYarn) {
+    context = static_cast<double>(rope.original_max_position) * rope.factor;
+  }
+  if (!context_scaled) return absl::OkStatus();
+  if (context < 1 || context > kMostContext) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("context length out of range: %g after rope scaling by %g, must be 1..%d",
+                        context, rope.factor, kMostContext));
+  }
+  metadata.max_context = static_cast<int>(context);
+  return absl::OkStatus();
+}
+
 void SetWindow(int window, std::vector<bool> windowed, ModelMetadata& metadata) {
   const bool any = std::find(windowed.begin(), windowed.end(), true) != windowed.end();
   // Windowed layers with a rope of their own stay what they are.

@@ -32,6 +32,15 @@ absl::Status CheckRope(const ModelMetadata& metadata);     // and local_rope
 absl::Status CheckNumbers(const ModelMetadata& metadata);  // epsilon, scales, soft caps
 absl::Status CheckExperts(const ModelMetadata& metadata);
 
+// Sets max_context, until now what the file states, to what the scaled model serves. The rule is
+// vLLM's: where `context_scaled` is false the stated one, else
+//   linear, dynamic   the stated one * factor
+//   yarn              the context before scaling * factor
+//   others            the stated one
+// Must run after CheckRope.
+//   kInvalidArgument  the product is out of range
+absl::Status ScaleContext(bool context_scaled, ModelMetadata& metadata);
+
 // Sets the window of the layers so marked, unless it hides nothing: it is no shorter than the
 // context. `windowed` has an entry per layer; `window` is positive.
 void SetWindow(int window, std::vector<bool> windowed, ModelMetadata& metadata);

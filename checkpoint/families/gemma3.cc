@@ -9,14 +9,11 @@ constexpr std::string_view kModelTypes[] = {"gemma3_text", "gemma3"};
 constexpr std::string_view kGguf[] = {"gemma3"};
 
 // Published configs of the models that see images leave most of the text model out.
-constexpr SizeDefault kDefaults[] = {{&ModelMetadata::hidden_size, 2304},
-                                     {&ModelMetadata::num_layers, 26},
-                                     {&ModelMetadata::num_heads, 8},
-                                     {&ModelMetadata::num_kv_heads, 4},
-                                     {&ModelMetadata::head_dim, 256},
-                                     {&ModelMetadata::intermediate_size, 9216},
-                                     {&ModelMetadata::vocab_size, 262208},
-                                     {&ModelMetadata::max_context, 131072}};
+constexpr SizeDefault kDefaults[] = {
+    {&ModelMetadata::hidden_size, 2304},  {&ModelMetadata::num_layers, 26},
+    {&ModelMetadata::num_heads, 8},       {&ModelMetadata::num_kv_heads, 4},
+    {&ModelMetadata::head_dim, 256},      {&ModelMetadata::intermediate_size, 9216},
+    {&ModelMetadata::vocab_size, 262208}, {&ModelMetadata::max_context, 131072}};
 
 constexpr FixedSetting kFixed[] = {{"use_bidirectional_attention", "false"}};
 

@@ -113,7 +113,7 @@ const Corruption kContainer[] = {
      "tensor 'token_embd.weight': unknown tensor type 99; supported: F32, F16, BF16, Q8_0"},
     {"OldType", [](auto& b) { b.tensors[0].type = 4; }, kUnsupported, "unknown tensor type 4"},
     {"SplitModel", [](auto& b) { b.Set("split.count", 3u); }, kUnsupported,
-     "one of 3 parts of a split model; join them"},
+     "one of 3 parts of a split model, which are read from disk only"},
 };
 
 // Damage to what the model says about itself.
@@ -160,10 +160,28 @@ const Corruption kModel[] = {
      "rotated dimensions out of range: 15"},
     {"RopeBeyondHead", [](auto& b) { b.Set("llama.rope.dimension_count", 18u); }, kInvalid,
      "must be even and at most the head size 16"},
-    {"YarnScaling", [](auto& b) { b.Set("llama.rope.scaling.type", std::string("yarn")); },
-     kUnsupported, "unsupported rope scaling: 'yarn'; supported: none, linear"},
-    {"Experts", [](auto& b) { b.Set("llama.expert_count", 8u); }, kUnsupported,
-     "'llama.expert_count' is 8, must be 0"},
+    {"UnknownScaling", [](auto& b) { b.Set("llama.rope.scaling.type", std::string("ntk")); },
+     kUnsupported, "unsupported rope scaling: 'ntk'; supported: none, linear, yarn, longrope"},
+    {"YarnAttentionFactor",
+     [](auto& b) {
+       b.Set("llama.rope.scaling.type", std::string("yarn"));
+       b.Set("llama.rope.scaling.yarn_attn_factor", 1.5f);
+     },
+     kUnsupported, "'llama.rope.scaling.yarn_attn_factor' is 1.5, must be 1"},
+    {"ScalingOutOfRange", [](auto& b) { b.Set("llama.rope.scale_linear", 1e30f); }, kInvalid,
+     "context length out of range: 1.28e+32 after rope scaling by 1e+30"},
+    {"ExpertsWithoutTensors",
+     [](auto& b) {
+       b.Set("llama.expert_count", 8u);
+       b.Set("llama.expert_used_count", 2u);
+     },
+     kInvalid, "missing tensor: 'blk.0.ffn_gate_inp.weight', expected with shape [8, 32]"},
+    {"AbsurdExperts",
+     [](auto& b) {
+       b.Set("llama.expert_count", 4000000000u);
+       b.Set("llama.expert_used_count", 2u);
+     },
+     kInvalid, "number of experts out of range: -1"},
     {"ValueSizeDiffers", [](auto& b) { b.Set("llama.attention.value_length", 8u); }, kUnsupported,
      "key and value head sizes differ: 16 and 8"},
     {"VocabularySizeDiffers", [](auto& b) { b.Set("llama.vocab_size", 9u); }, kInvalid,
