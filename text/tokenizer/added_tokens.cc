@@ -82,6 +82,7 @@ std::vector<AddedTokenMatcher::Part> AddedTokenMatcher::Find(std::string_view te
   std::vector<Part> parts;
   std::size_t done = 0;
   std::size_t at = 0;
+  std::size_t spaces_end = 0;  // how far rstrip has looked: no white space is looked at twice
   while (at < text.size()) {
     if (!starts_token_[static_cast<unsigned char>(text[at])]) {
       ++at;
@@ -100,7 +101,10 @@ std::vector<AddedTokenMatcher::Part> AddedTokenMatcher::Find(std::string_view te
     if (found.token->special && !parse_special) continue;
     if (found.token->single_word && TouchesWord(text, begin, end)) continue;
     if (found.token->lstrip) begin = SkipSpacesBack(text, begin, done);
-    if (found.token->rstrip) end = SkipSpaces(text, end);
+    if (found.token->rstrip) {
+      if (end > spaces_end) spaces_end = SkipSpaces(text, end);
+      end = spaces_end;
+    }
     if (begin > done) parts.push_back({done, begin, -1});
     parts.push_back({begin, end, found.token->id});
     done = end;

@@ -44,8 +44,8 @@ absl::StatusOr<PrecompiledCharsmap> PrecompiledCharsmap::Parse(std::string_view 
   return map;
 }
 
-PrecompiledCharsmap::Match PrecompiledCharsmap::LongestPrefix(std::string_view text) const {
-  Match longest;
+PrecompiledCharsmap::Match PrecompiledCharsmap::Prefix(std::string_view text, bool longest) const {
+  Match found;
   std::size_t at = Offset(units_[0]);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::uint32_t byte = static_cast<unsigned char>(text[i]);
@@ -61,9 +61,12 @@ PrecompiledCharsmap::Match PrecompiledCharsmap::LongestPrefix(std::string_view t
     // A prefix of a character is no entry: what remains would not be UTF-8.
     const bool is_whole =
         i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0) != 0x80;
-    if (is_entry && is_whole) longest = {i + 1, replacements_.c_str() + begin};
+    if (is_entry && is_whole) {
+      found = {i + 1, replacements_.c_str() + begin};
+      if (!longest) break;
+    }
   }
-  return longest;
+  return found;
 }
 
 }  // namespace baton::text

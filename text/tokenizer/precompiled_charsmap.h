@@ -24,10 +24,13 @@ class PrecompiledCharsmap {
 
   // The longest entry that `text` begins with. O(length of the longest entry); never reads outside
   // the table, whatever that holds.
-  Match LongestPrefix(std::string_view text) const;
+  Match LongestPrefix(std::string_view text) const { return Prefix(text, /*longest=*/true); }
+  // The shortest one.
+  Match ShortestPrefix(std::string_view text) const { return Prefix(text, /*longest=*/false); }
 
  private:
   PrecompiledCharsmap() = default;
+  Match Prefix(std::string_view text, bool longest) const;
 
   std::vector<std::uint32_t> units_;
   std::string replacements_;

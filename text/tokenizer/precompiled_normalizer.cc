@@ -8,9 +8,10 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/escaping.h"
+#include "common/status.h"
+#include "text/tokenizer/precompiled_charsmap.h"
 #include "text/utf8.h"
 
 namespace baton::text {
@@ -18,29 +19,9 @@ namespace {
 
 constexpr std::size_t kMaxClusterBytes = 5;  // longer clusters are taken apart
 
-std::uint32_t ReadLittleEndian(std::string_view bytes) {
-  std::uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) value = (value << 8) | static_cast<unsigned char>(bytes[i]);
-  return value;
-}
-
-// A unit of the double array, as the Darts-clone library lays it out.
-class Unit {
- public:
-  explicit Unit(std::uint32_t bits) : bits_(bits) {}
-  bool has_leaf() const { return (bits_ >> 8 & 1) != 0; }
-  std::uint32_t value() const { return bits_ & 0x7FFFFFFF; }
-  std::uint32_t label() const { return bits_ & 0x800000FF; }
-  std::uint32_t offset() const { return bits_ >> 10 << ((bits_ & 0x200) >> 6); }
-
- private:
-  std::uint32_t bits_;
-};
-
 class PrecompiledNormalizer final : public Normalizer {
  public:
-  PrecompiledNormalizer(std::vector<Unit> units, std::string replacements)
-      : units_(std::move(units)), replacements_(std::move(replacements)) {}
+  explicit PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {}
 
   std::string Normalize(std::string_view text, bool&) const override {
     std::string out;
@@ -54,25 +35,11 @@ class PrecompiledNormalizer final : public Normalizer {
   }
 
  private:
-  // What the first entry that begins `key` is rewritten to.
+  // What the first entry that begins `key` makes of it.
   std::optional<std::string_view> Find(std::string_view key) const {
-    if (units_.empty()) return std::nullopt;
-    std::size_t node = units_[0].offset();
-    for (const char c : key) {
-      const auto byte = static_cast<unsigned char>(c);
-      node ^= byte;
-      if (byte == 0 || node >= units_.size() || units_[node].label() != byte) return std::nullopt;
-      const Unit unit = units_[node];
-      node ^= unit.offset();
-      if (!unit.has_leaf()) continue;
-      if (node >= units_.size() || units_[node].value() > replacements_.size()) return std::nullopt;
-      const std::string_view rest = std::string_view(replacements_).substr(units_[node].value());
-      if (!rest.empty() && (static_cast<unsigned char>(rest[0]) & 0xC0) == 0x80) {
-        return std::nullopt;  // points into a character: damaged
-      }
-      return rest.substr(0, rest.find('\0'));
-    }
-    return std::nullopt;
+    const PrecompiledCharsmap::Match match = map_.ShortestPrefix(key);
+    if (match.num_bytes == 0) return std::nullopt;
+    return match.replacement;
   }
 
   void AppendCluster(std::string_view cluster, std::string& out) const {
@@ -109,8 +76,7 @@ class PrecompiledNormalizer final : public Normalizer {
     utext_close(&utext);
   }
 
-  const std::vector<Unit> units_;
-  const std::string replacements_;
+  const PrecompiledCharsmap map_;
 };
 
 }  // namespace
@@ -120,21 +86,8 @@ absl::StatusOr<std::unique_ptr<Normalizer>> MakePrecompiledNormalizer(std::strin
   if (!absl::Base64Unescape(absl::string_view(base64.data(), base64.size()), &bytes)) {
     return absl::InvalidArgumentError("damaged: precompiled_charsmap is not base64");
   }
-  std::string_view rest = bytes;
-  if (rest.size() < 4 || ReadLittleEndian(rest) > rest.size() - 4) {
-    return absl::InvalidArgumentError("damaged: precompiled_charsmap is shorter than it says");
-  }
-  const std::size_t num_units = ReadLittleEndian(rest) / 4;
-  rest.remove_prefix(4);
-  std::vector<Unit> units;
-  units.reserve(num_units);
-  for (std::size_t i = 0; i < num_units; ++i)
-    units.emplace_back(ReadLittleEndian(rest.substr(4 * i)));
-  std::string replacements(rest.substr(4 * num_units));
-  if (!IsValidUtf8(replacements)) {
-    return absl::InvalidArgumentError("damaged: precompiled_charsmap is not UTF-8");
-  }
-  return std::make_unique<PrecompiledNormalizer>(std::move(units), std::move(replacements));
+  BATON_ASSIGN_OR_RETURN(PrecompiledCharsmap map, PrecompiledCharsmap::Parse(bytes));
+  return std::make_unique<PrecompiledNormalizer>(std::move(map));
 }
 
 }  // namespace baton::text
