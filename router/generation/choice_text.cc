@@ -19,7 +19,9 @@ ChoiceText::ChoiceText(const text::Tokenizer& tokenizer, const AnswerOptions& an
                        std::int32_t index)
     : answer_(answer),
       index_(index),
-      detokenizer_(tokenizer, answer.skip_special_tokens),
+      detokenizer_(tokenizer, answer.skip_special_tokens,
+                   answer.continues_prompt ? text::StreamFront::kContinuation
+                                           : text::StreamFront::kTextFront),
       matcher_(answer.stop, answer.include_stop_str_in_output) {}
 
 ChoiceDelta ChoiceText::Append(const NewTokens& news) {

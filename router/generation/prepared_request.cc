@@ -130,6 +130,8 @@ void FillAnswerOptions(GenerationRequest& request, AnswerOptions& answer) {
   answer.stop = std::move(request.stop);
   answer.include_stop_str_in_output = request.include_stop_str_in_output;
   answer.skip_special_tokens = request.skip_special_tokens;
+  answer.continues_prompt =
+      request.kind != GenerationRequest::Kind::kChat || request.chat.continue_final_message;
   answer.stop_token_ids = request.stop_token_ids;
   answer.min_tokens = request.sampling.min_tokens;
   answer.logprobs = request.sampling.logprobs;

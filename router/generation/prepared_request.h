@@ -18,6 +18,9 @@ struct AnswerOptions {
   std::vector<std::string> stop;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
+  // The output goes on where the prompt ended, so that the space a tokenizer adds in front of a
+  // text belongs to it; else it is a text of its own.
+  bool continues_prompt = false;
   std::vector<std::int32_t> stop_token_ids;  // the request's own, to tell them from the model's
   std::int32_t min_tokens = 0;
   bool logprobs = false;

@@ -125,6 +125,28 @@ TEST_F(ChoiceTextTest, TokensBehindAStopStringDoNotCount) {
   EXPECT_EQ(choice.num_tokens(), static_cast<int>(Tokens("Once").size()));
 }
 
+// Vocabularies of SentencePiece write a space before each word, the first of a text included, where
+// decoding takes it away. What goes on from a prompt keeps it.
+TEST(ChoiceTextFrontTest, ASpaceAtTheFrontStaysWhenAPromptGoesOn) {
+  checkpoint::TextAssets assets;
+  assets.tokenizer_json = R"({
+      "normalizer": {"type": "Prepend", "prepend": "_"},
+      "decoder": {"type": "Sequence", "decoders": [
+          {"type": "Replace", "pattern": {"String": "_"}, "content": " "}, {"type": "Fuse"},
+          {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+      "model": {"type": "BPE", "vocab": {"_": 0, "a": 1, "_a": 2}, "merges": ["_ a"]}})";
+  const auto tokenizer = text::Tokenizer::Create(assets);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::vector<SampledToken> tokens = {{2, -1.0f, {}}, {2, -1.0f, {}}};
+  AnswerOptions answer;
+  AnswerOptions going_on;
+  going_on.continues_prompt = true;
+
+  EXPECT_EQ(ChoiceText(**tokenizer, answer, 0).Append({tokens, FinishReason::kLength}).text, "a a");
+  EXPECT_EQ(ChoiceText(**tokenizer, going_on, 0).Append({tokens, FinishReason::kLength}).text,
+            " a a");
+}
+
 TEST_F(ChoiceTextTest, MergedDeltasAreOne) {
   ChoiceDelta first{.index = 0, .first = true, .text = "a", .token_ids = {1}};
   ChoiceDelta second{.index = 0, .text = "b", .token_ids = {2}, .finish = FinishReason::kStop};

@@ -48,6 +48,11 @@ TEST_F(PreparedRequestTest, AnswersUnderTheNameAskedFor) {
   EXPECT_EQ(error.code, "model_not_found");
 }
 
+TEST_F(PreparedRequestTest, OnlyAChatsAnswerIsATextOfItsOwn) {
+  EXPECT_TRUE(Completion(R"({"prompt":"a"})")->answer.continues_prompt);
+  EXPECT_FALSE(Chat(R"({"messages":[{"role":"user","content":"a"}]})")->answer.continues_prompt);
+}
+
 TEST_F(PreparedRequestTest, ATooLongPromptIsRefusedWithBothLengths) {
   std::string ids = "[1";
   for (int i = 0; i < 99; ++i) ids += ",1";
