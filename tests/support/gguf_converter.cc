@@ -137,6 +137,9 @@ class Converter {
     if (found == Architectures().end()) {
       return absl::InvalidArgumentError(absl::StrCat("no GGUF architecture for ", name));
     }
+    if (conversion_.split_experts && name != "MixtralForCausalLM") {
+      return absl::UnimplementedError(absl::StrCat(name, " has no experts in the old form"));
+    }
     class_ = name;
     arch_ = found->second;
     rope_ = RopeParameters();

@@ -230,7 +230,10 @@ TEST_P(GoldenArchF32Test, LogitsAndGreedyTokensAreTheGoldenOnes) {
 
 std::vector<Case> F32Cases() {
   std::vector<Case> cases;
-  for (const EngineSetup& setup : F32Setups()) cases.push_back({Source::kHuggingFace, setup});
+  for (const Source source :
+       {Source::kHuggingFace, Source::kGgufF32, Source::kGgufAsStored, Source::kGgufSplitExperts}) {
+    for (const EngineSetup& setup : F32Setups()) cases.push_back({source, setup});
+  }
   return cases;
 }
 
@@ -274,7 +277,10 @@ TEST_P(GoldenArchF16KvTest, ForcedStepsAgreeAndLogitsAreNear) {
 std::vector<Case> F16KvCases() {
   std::vector<Case> cases;
   for (const EngineSetup& setup : AllSetups()) {
-    if (setup.kv == engine::KvDType::kF16) cases.push_back({Source::kHuggingFace, setup});
+    if (setup.kv == engine::KvDType::kF32) continue;
+    for (const Source source : {Source::kHuggingFace, Source::kGgufAsStored}) {
+      cases.push_back({source, setup});
+    }
   }
   return cases;
 }

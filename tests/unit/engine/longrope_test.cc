@@ -179,7 +179,7 @@ TEST_P(LongRopeTest, OutputsThatPassTheOriginalContextSwitchThere) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const Style style : {Style::kOldConfig, Style::kNewConfig}) {
+  for (const Style style : {Style::kOldConfig, Style::kNewConfig, Style::kGguf}) {
     for (const EngineSetup& setup : F32Setups()) cases.push_back({style, setup});
   }
   return cases;
