@@ -34,8 +34,4 @@ const GgufPreTokenizer* FindGgufPreTokenizer(std::string_view name);
 // Their names, for messages: "command-r, deepseek-coder, ...".
 std::string KnownGgufPreTokenizers();
 
-// GPT-2's pattern, which a ByteLevel pre-tokenizer uses by itself.
-inline constexpr std::string_view kGpt2Regex =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 }  // namespace baton::text

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "text/tokenizer/builders.h"
+#include "text/tokenizer/word_scanner.h"
 
 namespace baton::text {
 namespace {
@@ -11,12 +12,6 @@ namespace {
 // The names are llama.cpp's (its file src/llama-vocab.cpp and convert_hf_to_gguf_update.py); the
 // patterns are those of the models' own tokenizer.json files, which llama.cpp quotes where it has
 // to write them differently. Where a tokenizer.json has several steps, each regex is one.
-constexpr std::string_view kLlama3Regex =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr std::string_view kQwen2Regex =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 constexpr std::string_view kQwen35Regex =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
     " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -29,10 +24,6 @@ constexpr std::string_view kBailingMoeRegex =
 constexpr std::string_view kMinicpm5Regex =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+|"
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr std::string_view kDeepseek3Words =
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
-    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
-constexpr std::string_view kDeepseek3Cjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
 constexpr std::string_view kDeepseekLlmWords =
     "\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295"
     "-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-"
@@ -50,16 +41,6 @@ constexpr std::string_view kDeepseekLlmWords =
 constexpr std::string_view kDeepseekLlmPunctuation =
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
 constexpr std::string_view kDeepseekCjk = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
-constexpr std::string_view kTekkenRegex =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr std::string_view kO200kRegex =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 // tokenization_kimi.py writes "[...&&[^\\p{Han}]]" for a class without Han characters.
 constexpr std::string_view kKimiRegex =
     "[\\p{sc:Han}]+|"
@@ -71,8 +52,6 @@ constexpr std::string_view kKimiRegex =
 constexpr std::string_view kBloomRegex =
     " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+";
 constexpr std::string_view kFalconPunctuation = "[\\p{P}\\$\\+<=>\\^~\\|`]+";
-constexpr std::string_view kDigit = "\\p{N}";
-constexpr std::string_view kThreeDigits = "\\p{N}{1,3}";
 
 std::vector<GgufPreTokenizer> MakeRegistry() {
   std::vector<GgufPreTokenizer> registry;

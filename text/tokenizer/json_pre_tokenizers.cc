@@ -3,6 +3,7 @@
 #include "text/tokenizer/builders.h"
 #include "text/tokenizer/character_classes.h"
 #include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/word_scanner.h"
 
 namespace baton::text {
 namespace {

@@ -37,6 +37,11 @@ struct Scratch {
 }  // namespace
 
 absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
+  const WordScanner scanner = FindWordScanner(pattern);
+  return scanner == nullptr ? CompileForPcre(pattern) : Regex(scanner);
+}
+
+absl::StatusOr<Regex> Regex::CompileForPcre(std::string_view pattern) {
   BATON_ASSIGN_OR_RETURN(const std::string translated, OnigurumaToPcre(pattern));
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -55,6 +60,16 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
 }
 
 std::optional<Regex::Match> Regex::Find(std::string_view text, std::size_t from) const {
+  if (scanner_ != nullptr) {
+    while (from < text.size()) {
+      const std::size_t end = scanner_(text, from);
+      if (end > from) return Match{from, end};
+      do {
+        ++from;
+      } while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80);
+    }
+    return std::nullopt;
+  }
   thread_local Scratch scratch;
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());

@@ -6,11 +6,13 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "text/tokenizer/word_scanner.h"
 
 namespace baton::text {
 
-// A pre-tokenizer's regular expression, in the syntax of Hugging Face's tokenizers (Oniguruma),
-// compiled with PCRE2's JIT. Immutable and thread-safe.
+// A pre-tokenizer's regular expression, in the syntax of Hugging Face's tokenizers (Oniguruma): a
+// scanner of word_scanner.h where there is one, else compiled with PCRE2's JIT. Immutable and
+// thread-safe.
 class Regex {
  public:
   struct Match {
@@ -20,6 +22,8 @@ class Regex {
 
   // kFailedPrecondition for a pattern PCRE2 cannot run with the same meaning; says where.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
+  // Without a scanner, for tests of those.
+  static absl::StatusOr<Regex> CompileForPcre(std::string_view pattern);
 
   // The first match at or after byte `from`. `text` must be valid UTF-8. A match that exceeds
   // PCRE2's limits counts as none.
@@ -27,8 +31,10 @@ class Regex {
 
  private:
   explicit Regex(std::shared_ptr<void> code) : code_(std::move(code)) {}
+  explicit Regex(WordScanner scanner) : scanner_(scanner) {}
 
-  std::shared_ptr<void> code_;  // a pcre2_code
+  WordScanner scanner_ = nullptr;
+  std::shared_ptr<void> code_;  // a pcre2_code, unless there is a scanner
 };
 
 }  // namespace baton::text
