@@ -5,6 +5,7 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tests/support/gguf_builder.h"
 #include "tests/support/safetensors_builder.h"
@@ -22,6 +23,24 @@ void Write(const std::filesystem::path& file, std::span<const std::byte> bytes) 
                static_cast<std::streamsize>(bytes.size()));
 }
 
+// Turns the MLP of every layer into two experts.
+void AddExperts(GgufBuilder& builder) {
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    for (const std::string part : {"gate", "up", "down"}) {
+      GgufBuilder::Tensor& tensor = builder.FindTensor(layer + "ffn_" + part + ".weight");
+      tensor.name = layer + "ffn_" + part + "_exps.weight";
+      tensor.shape.insert(tensor.shape.begin(), 2);
+      const std::vector<std::byte> one = tensor.data;
+      tensor.data.insert(tensor.data.end(), one.begin(), one.end());
+    }
+    GgufBuilder::Tensor router = builder.FindTensor(layer + "attn_k.weight");
+    router.name = layer + "ffn_gate_inp.weight";
+    router.data.resize(router.data.size() / 8);
+    router.shape = {2, 32};
+    builder.tensors.push_back(router);
+  }
+}
+
 void WriteGguf(const std::filesystem::path& folder) {
   Write(folder / "small", baton::testing::SmallLlamaGguf().Build());
   GgufBuilder sentencepiece = baton::testing::SmallLlamaGguf();
@@ -33,6 +52,18 @@ void WriteGguf(const std::filesystem::path& folder) {
   sentencepiece.Set("llama.rope.scaling.type", std::string("linear"));
   sentencepiece.Set("llama.rope.scaling.factor", 2.0f);
   Write(folder / "sentencepiece", sentencepiece.Build());
+  GgufBuilder experts = baton::testing::SmallLlamaGguf();
+  experts.Set("llama.expert_count", 2u);
+  experts.Set("llama.expert_used_count", 1u);
+  AddExperts(experts);
+  Write(folder / "experts", experts.Build());
+  GgufBuilder yarn = baton::testing::SmallLlamaGguf();
+  yarn.Set("llama.rope.scaling.type", std::string("yarn"));
+  yarn.Set("llama.rope.scaling.factor", 4.0f);
+  yarn.Set("llama.rope.scaling.original_context_length", 32u);
+  yarn.Set("llama.attention.sliding_window", 16u);
+  yarn.Set("llama.attention.sliding_window_pattern", std::vector<std::int32_t>{1, 0});
+  Write(folder / "yarn", yarn.Build());
   GgufBuilder header;
   header.Set("general.architecture", std::string("llama"));
   Write(folder / "header", header.Build());
@@ -60,6 +91,43 @@ void WriteConfig(const std::filesystem::path& folder) {
   fields["chat_template"] = R"([{"name":"default","template":"T"}])";
   fields["partial_rotary_factor"] = "0.5";
   write("more");
+  // The other families, each with the settings that it alone has.
+  fields = baton::testing::SmallLlamaConfig();
+  fields["sliding_window"] = "16";
+  for (const char* family : {"Mistral", "Qwen2", "Qwen3", "Gemma", "SmolLM3"}) {
+    fields["architectures"] = std::string("[\"") + family + "ForCausalLM\"]";
+    fields["use_sliding_window"] = "true";
+    fields["max_window_layers"] = "1";
+    fields["no_rope_layers"] = "[1,0]";
+    write(family);
+  }
+  fields["architectures"] = R"(["Gemma3ForCausalLM"])";
+  fields["rope_parameters"] =
+      R"({"full_attention":{"rope_theta":1e6,"rope_type":"linear","factor":8},"sliding_attention":{"rope_theta":1e4}})";
+  fields["layer_types"] = R"(["sliding_attention","full_attention"])";
+  fields["query_pre_attn_scalar"] = "24";
+  fields["final_logit_softcapping"] = "30.0";
+  write("Gemma3");
+  fields.erase("layer_types");
+  fields["architectures"] = R"(["Gemma2ForCausalLM"])";
+  fields["rope_parameters"] = R"({"rope_type":"yarn","factor":4,"beta_fast":16,"truncate":false})";
+  fields["attn_logit_softcapping"] = "50.0";
+  write("Gemma2");
+  fields["architectures"] = R"(["Phi3ForCausalLM"])";
+  fields["rope_parameters"] =
+      R"({"type":"longrope","short_factor":[1,1,1,1,1,1,1,1],"long_factor":[1,2,3,4,5,6,7,8]})";
+  fields["original_max_position_embeddings"] = "32";
+  write("Phi3");
+  fields["architectures"] = R"(["Qwen3MoeForCausalLM"])";
+  fields["rope_parameters"] = R"({"rope_type":"dynamic","factor":2})";
+  fields["num_experts"] = "4";
+  fields["num_experts_per_tok"] = "2";
+  fields["moe_intermediate_size"] = "16";
+  fields["norm_topk_prob"] = "true";
+  write("Qwen3Moe");
+  fields["architectures"] = R"(["MixtralForCausalLM"])";
+  fields["num_local_experts"] = "4";
+  write("Mixtral");
 }
 
 }  // namespace

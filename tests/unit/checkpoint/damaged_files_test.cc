@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,7 +19,9 @@
 #include "checkpoint/safetensors_file.h"
 #include "tests/support/checkpoint_inputs.h"
 #include "tests/support/gguf_builder.h"
+#include "tests/support/gguf_converter.h"
 #include "tests/support/safetensors_builder.h"
+#include "tests/support/test_paths.h"
 
 namespace baton::checkpoint {
 namespace {
@@ -126,6 +129,174 @@ TEST(DamagedFilesTest, ConfigEndsInAStatus) {
 
   EXPECT_GT(refused, 1000);
   EXPECT_TRUE(UseConfigBytes(whole));
+}
+
+const char* const kArchitectures[] = {
+    "llama31",
+    "llama31/variants/dynamic",
+    "llama31/variants/yarn",
+    "qwen2",
+    "qwen3",
+    "mistral",
+    "gemma2",
+    "gemma3_text",
+    "qwen3_moe",
+    "mixtral",
+    "phi3",
+};
+
+std::string ArchFolder(const std::string& name) { return testing::GoldenDir() + "/arch/" + name; }
+
+testing::JsonFields ReadFields(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  const auto object = JsonObject::Parse(text);
+  EXPECT_TRUE(object.ok()) << path << ": " << object.status();
+  testing::JsonFields fields;
+  if (object.ok()) {
+    for (const std::string& key : object->Keys()) fields[key] = object->Text(key);
+  }
+  return fields;
+}
+
+bool UseFields(const testing::JsonFields& fields) {
+  const std::string text = testing::JsonText(fields);
+  return UseConfigBytes(std::as_bytes(std::span(text)));
+}
+
+// Every setting of every family, given each telling value, and settings of other families.
+TEST(DamagedFilesTest, ConfigsOfEveryFamilyEndInAStatus) {
+  const std::string values[] = {"null",       "0",     "1",        "-1",
+                                "3",          "1e-30", "1e30",     "0.5",
+                                "{}",         "[]",    "[0,1,-1]", "true",
+                                "2147483647", "16",    "\"x\"",    "64",
+                                "[\"x\"]",    "1000",  "false",    "9223372036854775807"};
+  const char* const others[] = {"layer_types",       "no_rope_layers",     "partial_rotary_factor",
+                                "rope_scaling",      "rope_parameters",    "sliding_window",
+                                "num_local_experts", "use_sliding_window", "text_config"};
+  int refused = 0;
+  for (const std::string architecture : kArchitectures) {
+    const testing::JsonFields fields = ReadFields(ArchFolder(architecture) + "/config.json");
+    EXPECT_TRUE(UseFields(fields)) << architecture;
+    std::vector<std::string> keys(std::begin(others), std::end(others));
+    for (const auto& [key, value] : fields) keys.push_back(key);
+    for (const std::string& key : keys) {
+      for (const std::string& value : values) {
+        SCOPED_TRACE(absl::StrCat(architecture, ", ", key, " is ", value));
+        testing::JsonFields changed = fields;
+        changed[key] = value;
+        if (!UseFields(changed)) ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+// As above, of scalings and their settings.
+TEST(DamagedFilesTest, RopeSettingsOfEveryKindEndInAStatus) {
+  const std::string types[] = {"linear", "dynamic", "llama3", "yarn", "longrope", "default"};
+  const std::string keys[] = {"factor",
+                              "original_max_position_embeddings",
+                              "attention_factor",
+                              "beta_fast",
+                              "beta_slow",
+                              "low_freq_factor",
+                              "high_freq_factor",
+                              "mscale",
+                              "mscale_all_dim",
+                              "rope_theta",
+                              "partial_rotary_factor",
+                              "short_factor",
+                              "long_factor",
+                              "truncate"};
+  const std::string values[] = {"0",
+                                "1",
+                                "-1",
+                                "1e-30",
+                                "1e30",
+                                "1e-300",
+                                "1e300",
+                                "64",
+                                "2",
+                                "0.5",
+                                "null",
+                                "[]",
+                                "[1,1,1,1,1,1,1,1]",
+                                "true"};
+  int used = 0;
+  for (const std::string& type : types) {
+    testing::JsonFields scaling = {{"rope_type", "\"" + type + "\""},
+                                   {"factor", "4"},
+                                   {"original_max_position_embeddings", "64"},
+                                   {"low_freq_factor", "1"},
+                                   {"high_freq_factor", "4"},
+                                   {"short_factor", "[1,1,1,1,1,1,1,1]"},
+                                   {"long_factor", "[1,1,1,1,1,1,1,1]"}};
+    for (const std::string& key : keys) {
+      for (const std::string& value : values) {
+        SCOPED_TRACE(absl::StrCat(type, ", ", key, " is ", value));
+        testing::JsonFields changed = scaling;
+        changed[key] = value;
+        testing::JsonFields fields = testing::SmallLlamaConfig();
+        fields["rope_scaling"] = testing::JsonText(changed);
+        if (UseFields(fields)) ++used;
+      }
+    }
+  }
+  EXPECT_GT(used, 300);
+}
+
+TEST(DamagedFilesTest, GgufSettingsOfEveryFamilyEndInAStatus) {
+  using Value = testing::GgufBuilder::Value;
+  const Value values[] = {0u,
+                          1u,
+                          3u,
+                          -1,
+                          0xFFFFFFFFu,
+                          std::uint64_t{1} << 62,
+                          0.0f,
+                          -1.0f,
+                          1e30f,
+                          std::numeric_limits<float>::quiet_NaN(),
+                          true,
+                          std::string("x"),
+                          std::vector<std::int32_t>{},
+                          std::vector<std::int32_t>{0, 1, -1},
+                          std::vector<float>{0.5f, -1.0f}};
+  const char* const others[] = {"attention.sliding_window",
+                                "attention.sliding_window_pattern",
+                                "attention.scale",
+                                "rope.freq_base_swa",
+                                "rope.scaling.type",
+                                "rope.scaling.attn_factor",
+                                "rope.scaling.factor",
+                                "rope.scaling.yarn_beta_fast",
+                                "expert_count",
+                                "expert_used_count",
+                                "expert_feed_forward_length"};
+  int refused = 0;
+  for (const std::string architecture : kArchitectures) {
+    if (architecture.find("variants") != std::string::npos) continue;  // no weights
+    const auto builder = testing::ConvertToGguf(ArchFolder(architecture),
+                                                {.matrices = testing::GgufMatrices::kAsStored});
+    ASSERT_TRUE(builder.ok()) << builder.status();
+    EXPECT_TRUE(UseGgufBytes(builder->Build())) << architecture;
+    const std::string name = std::get<std::string>(builder->metadata.front().second);
+    std::vector<std::string> keys;
+    for (const char* other : others) keys.push_back(absl::StrCat(name, ".", other));
+    for (const auto& [key, value] : builder->metadata) {
+      if (key.starts_with(name)) keys.push_back(key);
+    }
+    for (const std::string& key : keys) {
+      for (std::size_t i = 0; i < std::size(values); ++i) {
+        SCOPED_TRACE(absl::StrCat(architecture, ", ", key, ", value ", i));
+        testing::GgufBuilder changed = *builder;
+        changed.Set(key, values[i]);
+        if (!UseGgufBytes(changed.Build())) ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 500);
 }
 
 // Inputs that broke a parser once, or were made to: tests/fuzz/regressions/<parser>/*.

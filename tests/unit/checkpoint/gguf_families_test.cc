@@ -271,6 +271,39 @@ TEST(GgufFamiliesTest, LongRopeTablesOfPhiAreRead) {
   EXPECT_EQ((*model)->metadata().max_context, 512);
 }
 
+// A row is whole blocks, so fused matrices part between bytes whatever their type.
+TEST(GgufFamiliesTest, FusedMatricesMayBeQuantized) {
+  Pair pair("phi3");
+  ASSERT_TRUE(pair.original.ok()) << pair.original.status();
+  constexpr std::size_t kRowBytes = 2 * 34;  // two blocks of Q8_0
+  GgufBuilder::Tensor& fused = pair.builder.FindTensor("blk.0.attn_qkv.weight");
+  fused.type = 8;
+  fused.data.assign(128 * kRowBytes, std::byte{0});
+  for (std::size_t row = 0; row < 128; ++row) fused.data[row * kRowBytes + 2] = std::byte(row);
+
+  const auto model = pair.Open();
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Tensor& k = *(*model)->Find("layers.0.k.weight");
+  const Tensor& v = *(*model)->Find("layers.0.v.weight");
+  EXPECT_EQ(k.dtype, DType::kQ8_0);
+  EXPECT_EQ(k.data.size(), 32 * kRowBytes);
+  EXPECT_EQ(k.data[2], std::byte{64});
+  EXPECT_EQ(v.data[2], std::byte{96});
+}
+
+TEST(GgufFamiliesTest, FusedMatricesOfAnotherSizeAreRefused) {
+  Pair pair("phi3");
+  ASSERT_TRUE(pair.original.ok()) << pair.original.status();
+  pair.builder.FindTensor("blk.0.attn_qkv.weight").shape = {64, 128};
+
+  const auto model = pair.Open();
+
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("tensor 'blk.0.attn_qkv.weight': wrong shape: [64, 128], expected "
+                        "[128, 64]"));
+}
+
 TEST(GgufFamiliesTest, ExpertsMayBeStoredOneByOne) {
   Pair pair("mixtral");
   ASSERT_TRUE(pair.original.ok()) << pair.original.status();
