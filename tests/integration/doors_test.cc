@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/completions.h"
+#include "tests/support/temp_directory.h"
 
 namespace baton::testing {
 namespace {
@@ -261,6 +262,47 @@ TEST_F(DoorsTest, TheMetricsPageIsTrue) {
         << "run scripts/make_docs.sh";
   }
   EXPECT_GT(listed, 30);
+}
+
+// A cluster with a chat template that prints all it is given.
+TEST(ChatTemplateDoorTest, GivesToolsAndVariablesToTheTemplateOfTheOption) {
+  const TempDirectory directory;
+  const std::string path = directory.Write(
+      "chat.jinja",
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+      "{% for c in m.tool_calls %}{{ c.function.name }}({{ c.function.arguments.x }})"
+      "{% endfor %}{% endfor %}{{ tools | tojson }}{{ '!' if shout }}<|assistant|>");
+  const auto cluster = LocalCluster::Start(TinyModelPath(), {"--chat-template=" + path});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto post = [&cluster](std::string_view where, const std::string& body) {
+    HttpClient client((*cluster)->http_port(), absl::Seconds(60));  // `json` would sort the keys
+    const auto result = client.Do("POST", where, body);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? json::parse(result->body, nullptr, false) : json();
+  };
+  const std::string chat =
+      R"("messages":[{"role":"user","content":[{"type":"text","text":"add"}]},
+         {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",
+          "function":{"name":"f","arguments":"{\"x\": 5}"}}]},
+         {"role":"tool","tool_call_id":"1","content":"6"}],
+         "tools":[{"type":"function","function":{"name":"f","z":1.0,"a":null}}],
+         "chat_template_kwargs":{"shout":true})";
+
+  const json tokens = post("/tokenize", "{" + chat + "}");
+  const json prompt = post("/detokenize", json{{"tokens", tokens["tokens"]}}.dump());
+  const json answer =
+      post("/v1/chat/completions", "{" + chat + R"(,"max_tokens":4,"temperature":0})");
+  const json hidden = post("/tokenize", "{" + chat + R"(,"tool_choice":"none"})");
+  const json refused = post("/v1/chat/completions", "{" + chat + R"(,"tool_choice":"required"})");
+
+  EXPECT_EQ(prompt["prompt"],
+            "<user>add<assistant>f(5)<tool>6"
+            R"([{"type": "function", "function": {"name": "f", "z": 1.0, "a": null}}])"
+            "!<|assistant|>");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], tokens["count"]);
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_LT(hidden["count"], tokens["count"]);
+  EXPECT_EQ(refused["error"]["param"], "tool_choice");
 }
 
 TEST_F(DoorsTest, TellsLifeAndReadinessAndCountsWhatItServed) {

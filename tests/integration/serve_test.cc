@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/completions.h"
+#include "tests/support/temp_directory.h"
 
 namespace baton::testing {
 namespace {
@@ -55,6 +56,17 @@ TEST(ServeTest, GivesUpOnAModelThatCannotBeLoaded) {
 
   EXPECT_EQ(ran.code, 1);
   EXPECT_THAT(ran.output, HasSubstr("/dev/null"));
+}
+
+TEST(ServeTest, NamesThePlaceOfAMistakeInTheChatTemplate) {
+  const TempDirectory directory;
+  const std::string path = directory.Write("chat.jinja", "{{ messages }}\n{{ x | nope }}");
+
+  const Ran ran = RunBaton(absl::StrCat("serve --model=", TinyModelPath(),
+                                        " --port=0 --grpc-port=0 --chat-template=", path));
+
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr(path + ": line 2, column 8: "));
 }
 
 TEST(ServeTest, InspectsTheTinyModel) {
