@@ -1,8 +1,10 @@
 #include "tests/support/random_checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -19,9 +21,11 @@ using checkpoint::Tensor;
 
 class RandomCheckpoint final : public checkpoint::Checkpoint {
  public:
-  RandomCheckpoint(const checkpoint::ModelMetadata& metadata, DType matrices, unsigned seed)
+  RandomCheckpoint(const checkpoint::ModelMetadata& metadata, DType matrices, unsigned seed,
+                   bool act_order)
       : metadata_(metadata), matrices_(matrices), random_(seed) {
     AddAll();
+    if (act_order) AddColumnOrders();
   }
 
   const checkpoint::ModelMetadata& metadata() const override { return metadata_; }
@@ -41,6 +45,21 @@ class RandomCheckpoint final : public checkpoint::Checkpoint {
     if (!metadata_.tied_embeddings) AddMatrix("output.weight", metadata_.vocab_size, hidden);
     for (int layer = 0; layer < metadata_.num_layers; ++layer) {
       AddLayer(absl::StrCat("layers.", layer, "."));
+    }
+  }
+
+  void AddColumnOrders() {
+    for (auto& [name, tensor] : tensors_) {
+      if (tensor.shape.size() != 2 || name == "token_embedding.weight") continue;
+      std::vector<std::int32_t>& order = orders_[name];
+      order.resize(tensor.columns());
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), random_);
+      tensor.column_order = order;
+    }
+    for (int layer = 0; layer < metadata_.num_layers; ++layer) {
+      const std::string prefix = absl::StrCat("layers.", layer, ".");
+      tensors_[prefix + "k.weight"].column_order = orders_[prefix + "q.weight"];
     }
   }
 
@@ -194,6 +213,7 @@ class RandomCheckpoint final : public checkpoint::Checkpoint {
   const DType matrices_;
   std::mt19937 random_;
   std::map<std::string, std::vector<std::byte>> storage_;
+  std::map<std::string, std::vector<std::int32_t>> orders_;
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 
@@ -218,8 +238,9 @@ checkpoint::ModelMetadata TinyMetadata() {
 }
 
 std::shared_ptr<const checkpoint::Checkpoint> MakeRandomCheckpoint(
-    const checkpoint::ModelMetadata& metadata, checkpoint::DType matrices, unsigned seed) {
-  return std::make_shared<RandomCheckpoint>(metadata, matrices, seed);
+    const checkpoint::ModelMetadata& metadata, checkpoint::DType matrices, unsigned seed,
+    bool act_order) {
+  return std::make_shared<RandomCheckpoint>(metadata, matrices, seed, act_order);
 }
 
 }  // namespace baton::testing

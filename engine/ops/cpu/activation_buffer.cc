@@ -14,6 +14,7 @@ void ActivationForms::Add(const PackedMatrix& matrix, ComputeMode compute) {
   } else {
     floats = true;
   }
+  if (!matrix.column_order().empty()) floats = true;
 }
 
 Activations ActivationBuffer::Reserve(int num_rows, int columns, const ActivationForms& forms) {

@@ -14,7 +14,8 @@ namespace baton::engine::cpu {
 struct ActivationForms {
   bool floats = false;
   bool quantized = false;
-  // Adds the form that `matrix` reads: integers where `compute` is kFast and its weights are.
+  // Adds the form that `matrix` reads: integers where `compute` is kFast and its weights are; also
+  // floats where its columns have an order, to be moved into it.
   void Add(const PackedMatrix& matrix, ComputeMode compute);
 };
 

@@ -13,6 +13,7 @@
 #include "engine/ops/cpu/kernels.h"
 #include "engine/ops/cpu/matmul.h"
 #include "engine/ops/cpu/mlp.h"
+#include "engine/ops/cpu/ordered_input.h"
 #include "engine/ops/cpu/row_loop.h"
 #include "engine/ops/ops.h"
 #include "engine/threads/thread_pool.h"
@@ -47,7 +48,8 @@ class CpuOps : public Ops {
                .spin = options.spin}),
         attention_(pool_),
         mlp_(pool_, options.compute),
-        input_(pool_) {}
+        input_(pool_),
+        ordered_{OrderedInput(pool_), OrderedInput(pool_), OrderedInput(pool_)} {}
 
   std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) override {
     return std::make_unique<FloatMatrix>(rows, columns);
@@ -90,6 +92,7 @@ class CpuOps : public Ops {
   Attention attention_;
   cpu::Mlp mlp_;
   ActivationBuffer input_;           // of the next product
+  OrderedInput ordered_[3];          // the same, where weights have an order
   AlignedBuffer<float> key_values_;  // [num_rows, 2 * num_kv_heads * head_dim]
   AlignedBuffer<float> added_;       // [num_rows, hidden], where a norm comes before the sum
 };
@@ -133,9 +136,16 @@ absl::Status CpuOps::QkvRopeAppend(const ModelPlan& plan, int layer, const Layer
   const PackedMatrix* parts[] = {&own.q.matrix, &own.k.matrix, &own.v.matrix};
   const Activations n =
       input_.Normalize(x, {}, num_rows, own.attention_norm, shape.norm_eps, Quantizes(parts));
+  Activations inputs[3];
+  Product products[3];
+  for (int i = 0; i < 3; ++i) {
+    inputs[i] = i > 0 && SameOrder(*parts[i], *parts[i - 1]) ? inputs[i - 1]
+                                                             : ordered_[i].Apply(n, *parts[i]);
+    products[i] = {parts[i], {0, num_rows}, &inputs[i]};
+  }
   const int kv_columns = shape.num_kv_heads * shape.head_dim;
   float* key_values = key_values_.Reserve(static_cast<std::size_t>(num_rows) * 2 * kv_columns);
-  MatMul(pool_, n, parts,
+  MatMul(pool_, n, std::span<const Product>(products),
          [&](int part, int column, int num_columns, int first_row, int rows, const float* block) {
            const std::size_t stride = part == 0 ? q.columns : 2 * kv_columns;
            float* to = part == 0 ? q.f32() : key_values + (part - 1) * kv_columns;
@@ -163,7 +173,8 @@ absl::Status CpuOps::AttentionOutput(const ModelPlan& plan, int layer, const Lay
   BATON_RETURN_IF_ERROR(CheckShape("attention", attention, x.rows, own.o.matrix.columns()));
   BATON_RETURN_IF_ERROR(CheckShape("x", x, x.rows, plan.hidden_size));
   const PackedMatrix* parts[] = {&own.o.matrix};
-  const Activations a = input_.Prepare(attention.Rows(x.rows), Quantizes(parts));
+  const Activations a =
+      ordered_[0].Apply(input_.Prepare(attention.Rows(x.rows), Quantizes(parts)), own.o.matrix);
   const std::size_t stride = x.columns;
   if (shape.post_norms) added_.Reserve(x.rows * stride);
   MatMul(pool_, a, parts,
@@ -195,8 +206,10 @@ absl::Status CpuOps::Logits(const ModelPlan& plan, const EdgeWeights& edges, Mat
   BATON_RETURN_IF_ERROR(
       CheckShape("x", x, *std::max_element(rows.begin(), rows.end()) + 1, plan.hidden_size));
   const PackedMatrix* parts[] = {&own.head};
-  const Activations n = input_.Normalize(x, rows, static_cast<int>(rows.size()), own.norm,
-                                         plan.norm_eps, Quantizes(parts));
+  const Activations n =
+      ordered_[0].Apply(input_.Normalize(x, rows, static_cast<int>(rows.size()), own.norm,
+                                         plan.norm_eps, Quantizes(parts)),
+                        own.head);
   const std::size_t stride = plan.vocab_size;
   MatMul(pool_, n, parts,
          [&](int, int column, int num_columns, int first_row, int num_rows, const float* block) {

@@ -25,8 +25,10 @@ inline void ComputeTile(const PackedMatrix& weights, int tile, const Activations
 struct Product {
   const PackedMatrix* weights = nullptr;
   RowRange rows;
+  const Activations* x = nullptr;  // null: those of the call
 };
 
+// Activations must have their columns in the order of the weights they meet (ordered_input.h).
 // Computes `products` on the threads of `pool`, and hands each finished piece to
 // sink(product, column, num_columns, first_row, num_rows, block): results of products[product],
 // output columns [column, column + num_columns), num_columns <= 16, of rows [first_row, first_row +
@@ -42,8 +44,9 @@ void MatMul(ThreadPool& pool, const Activations& x, std::span<const Product> pro
     alignas(64) float block[kRowBlock * kTileRows];
     const TaskList::Task task = tasks.At(index);
     const PackedMatrix& weights = *products[task.product].weights;
+    const Activations& input = products[task.product].x != nullptr ? *products[task.product].x : x;
     for (int tile = task.first_tile; tile < task.end_tile; ++tile) {
-      ComputeTile(weights, tile, x, task.rows.first, task.rows.count, block);
+      ComputeTile(weights, tile, input, task.rows.first, task.rows.count, block);
       const int column = tile * kTileRows;
       sink(task.product, column, std::min(kTileRows, weights.rows() - column), task.rows.first,
            task.rows.count, block);

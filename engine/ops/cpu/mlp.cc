@@ -15,9 +15,9 @@ struct GateUpBlock {
   alignas(64) float up[2][kRowBlock * kTileRows];
 };
 
-void ComputeGateUp(const MlpWeights& mlp, const TaskList::Task& task, const Activations& x,
-                   GateUpBlock& block) {
-  const auto compute = [&](const Linear& map, int tile, float* to) {
+void ComputeGateUp(const MlpWeights& mlp, const TaskList::Task& task, const Activations& gate_x,
+                   const Activations& up_x, GateUpBlock& block) {
+  const auto compute = [&](const Linear& map, const Activations& x, int tile, float* to) {
     ComputeTile(map.matrix, tile, x, task.rows.first, task.rows.count, to);
     const int column = tile * kTileRows;
     const float* bias = map.BiasFrom(column);
@@ -28,15 +28,22 @@ void ComputeGateUp(const MlpWeights& mlp, const TaskList::Task& task, const Acti
     }
   };
   for (int tile = task.first_tile; tile < task.end_tile; ++tile) {
-    compute(mlp.gate, tile, block.gate[tile - task.first_tile]);
-    compute(mlp.up, tile, block.up[tile - task.first_tile]);
+    compute(mlp.gate, gate_x, tile, block.gate[tile - task.first_tile]);
+    compute(mlp.up, up_x, tile, block.up[tile - task.first_tile]);
   }
 }
 
 }  // namespace
 
 Mlp::Mlp(ThreadPool& pool, ComputeMode compute)
-    : pool_(pool), compute_(compute), input_(pool), gathered_(pool), hidden_(pool) {}
+    : pool_(pool),
+      compute_(compute),
+      input_(pool),
+      gathered_(pool),
+      hidden_(pool),
+      gate_input_(pool),
+      up_input_(pool),
+      down_input_(pool) {}
 
 void Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
   ActivationForms forms;
@@ -114,7 +121,7 @@ void Mlp::Route(const LayerPlan& plan, const Linear& router, const Activations& 
   const std::size_t stride = plan.num_experts;
   float* logits = logits_.Reserve(n.num_rows * stride);
   const PackedMatrix* parts[] = {&router.matrix};
-  MatMul(pool_, floats, parts,
+  MatMul(pool_, gate_input_.Apply(floats, router.matrix), parts,
          [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
            StoreBlock(block, router.BiasFrom(column), rows, num_columns, stride,
                       logits + first_row * stride + column);
@@ -134,12 +141,19 @@ Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
   for (const Share& share : shares) forms.Add(share.mlp->down.matrix, compute_);
   const int columns = shares[0].mlp->gate.matrix.rows();
   const Activations result = hidden_.Reserve(x.num_rows, columns, forms);
+  SetProducts(shares, &MlpWeights::gate);
+  const Activations gate_x = gate_input_.Apply(x, products_);
+  const bool same = std::all_of(shares.begin(), shares.end(), [](const Share& share) {
+    return SameOrder(share.mlp->gate.matrix, share.mlp->up.matrix);
+  });
+  SetProducts(shares, &MlpWeights::up);
+  const Activations up_x = same ? gate_x : up_input_.Apply(x, products_);
   TaskList tasks;
   for (const Share& share : shares) tasks.Add(share.mlp->gate.matrix.num_tiles(), share.rows);
   pool_.ParallelFor(tasks.Cut(/*tiles_per_task=*/kGroup / kTileRows), [&](int index, int) {
     const TaskList::Task task = tasks.At(index);
     GateUpBlock block;
-    ComputeGateUp(*shares[task.product].mlp, task, x, block);
+    ComputeGateUp(*shares[task.product].mlp, task, gate_x, up_x, block);
     const std::size_t column = static_cast<std::size_t>(task.first_tile) * kTileRows;
     const std::size_t num_columns = std::min<std::size_t>(kGroup, columns - column);
     for (int row = 0; row < task.rows.count; ++row) {
@@ -158,11 +172,15 @@ Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
   return result;
 }
 
+void Mlp::SetProducts(std::span<const Share> shares, Linear MlpWeights::*map) {
+  products_.clear();
+  for (const Share& share : shares) products_.push_back({&(share.mlp->*map).matrix, share.rows});
+}
+
 template <class Sink>
 void Mlp::Down(std::span<const Share> shares, const Activations& h, const Sink& sink) {
-  products_.clear();
-  for (const Share& share : shares) products_.push_back({&share.mlp->down.matrix, share.rows});
-  MatMul(pool_, h, products_, sink);
+  SetProducts(shares, &MlpWeights::down);
+  MatMul(pool_, down_input_.Apply(h, products_), products_, sink);
 }
 
 }  // namespace baton::engine::cpu

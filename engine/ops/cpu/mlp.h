@@ -8,6 +8,7 @@
 #include "engine/ops/cpu/cpu_weights.h"
 #include "engine/ops/cpu/expert_routing.h"
 #include "engine/ops/cpu/matmul.h"
+#include "engine/ops/cpu/ordered_input.h"
 #include "engine/ops/ops.h"
 #include "engine/threads/thread_pool.h"
 
@@ -38,6 +39,8 @@ class Mlp {
   void Route(const LayerPlan& plan, const Linear& router, const Activations& n);
   // act(gate) * up of the rows of every share, in the forms that its down matrices read.
   Activations GateUp(Activation activation, std::span<const Share> shares, const Activations& x);
+  // Fills products_ with one map of every share.
+  void SetProducts(std::span<const Share> shares, Linear MlpWeights::*map);
   // Hands down * h of the rows of every share to the sink of MatMul.
   template <class Sink>
   void Down(std::span<const Share> shares, const Activations& h, const Sink& sink);
@@ -45,6 +48,7 @@ class Mlp {
   ThreadPool& pool_;
   const ComputeMode compute_;
   ActivationBuffer input_, gathered_, hidden_;
+  OrderedInput gate_input_, up_input_, down_input_;  // the same, where weights have an order
   ExpertGroups groups_;
   std::vector<ExpertChoice> choices_;  // [num_rows, experts_per_token]
   std::vector<Share> shares_;

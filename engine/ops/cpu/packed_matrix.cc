@@ -133,17 +133,15 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const Tensor& tensor, ThreadPool
   constexpr std::int64_t kLimit = std::numeric_limits<int>::max() / kTileRows;
   if (rows <= 0 || columns <= 0 || rows > kLimit || columns > kLimit ||
       columns % checkpoint::BlockElements(tensor.dtype) != 0 ||
-      static_cast<std::int64_t>(tensor.data.size()) != rows * tensor.row_bytes()) {
+      static_cast<std::int64_t>(tensor.data.size()) != rows * tensor.row_bytes() ||
+      (!tensor.column_order.empty() &&
+       static_cast<std::int64_t>(tensor.column_order.size()) != columns)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("weight matrix does not fit its data: %s is %d x %d in %d bytes",
                         tensor.name, rows, columns, tensor.data.size()));
   }
-  if (!tensor.column_order.empty()) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "columns in act-order are not computed on the cpu ops: %s; use the reference ops",
-        tensor.name));
-  }
   PackedMatrix packed(format, static_cast<int>(rows), static_cast<int>(columns));
+  packed.column_order_ = tensor.column_order;
   BATON_ASSIGN_OR_RETURN(packed.data_, memory.Take(packed.bytes()));
   // Several tiles an index: a head of 128k rows must stay below the pool's limit and its overhead.
   constexpr int kTilesPerIndex = 8;

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "checkpoint/tensor.h"
@@ -160,6 +161,9 @@ class PackedMatrix {
   int columns() const { return columns_; }
   int num_tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }
   int num_groups() const { return columns_ / kGroup; }
+  // Column c multiplies activation column_order()[c]; empty: c. Of the tensor, whose checkpoint
+  // must outlive this.
+  std::span<const std::int32_t> column_order() const { return column_order_; }
   bool empty() const { return data_ == nullptr; }
   // 64-byte aligned.
   const std::byte* Tile(int tile) const { return data_.get() + tile_bytes_ * tile; }
@@ -172,6 +176,7 @@ class PackedMatrix {
   int rows_ = 0;
   int columns_ = 0;
   std::size_t tile_bytes_ = 0;
+  std::span<const std::int32_t> column_order_;
   std::shared_ptr<std::byte> data_;
 };
 

@@ -13,6 +13,7 @@ set(BATON_ENGINE_CPU_SOURCES
   ops/cpu/cpu_weights.cc
   ops/cpu/expert_routing.cc
   ops/cpu/mlp.cc
+  ops/cpu/ordered_input.cc
   ops/cpu/packed_matrix.cc
   ops/cpu/unpacked_group.cc
   ops/cpu/weight_memory.cc

@@ -68,6 +68,7 @@ struct Case {
   ComputeMode compute;
   bool bias;
   bool interleaved;
+  bool act_order = false;
 };
 
 class CpuOpsTest : public ::testing::TestWithParam<Case> {
@@ -91,7 +92,8 @@ class CpuOpsTest : public ::testing::TestWithParam<Case> {
 // Both backends get the same input to each operation, so that errors do not add up.
 TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
   const auto metadata = Metadata();
-  const auto checkpoint = testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 5);
+  const auto checkpoint =
+      testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 5, GetParam().act_order);
   const ModelPlan plan = *MakeModelPlan(checkpoint->metadata(), 64);
   const KvLayout layout{.num_layers = 1, .num_kv_heads = 2, .head_dim = 32, .block_size = 4};
   // A chunk of 9 tokens from position 0, one decode row at 5 and a chunk across a block at 2.
@@ -176,6 +178,9 @@ std::vector<Case> AllCases() {
       cases.push_back({dtype, compute, odd, !odd});
     }
   }
+  for (const ComputeMode compute : {ComputeMode::kFast, ComputeMode::kF32}) {
+    cases.push_back({DType::kInt4, compute, true, false, /*act_order=*/true});
+  }
   return cases;
 }
 
@@ -183,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(AllDTypes, CpuOpsTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& tested) {
                            return absl::StrCat(
                                std::string(checkpoint::DTypeName(tested.param.dtype)),
-                               tested.param.compute == ComputeMode::kFast ? "Fast" : "F32");
+                               tested.param.compute == ComputeMode::kFast ? "Fast" : "F32",
+                               tested.param.act_order ? "ActOrder" : "");
                          });
 
 TEST(CpuOpsErrorsTest, RefusesShapesThatDisagree) {
