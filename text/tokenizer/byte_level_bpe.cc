@@ -31,6 +31,12 @@ absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const BpeSpec
 }
 
 void ByteLevelBpe::Tokenize(std::string_view word, std::vector<std::int32_t>& ids) const {
+  WordCache::OfThisThread().Append(
+      cache_owner_, word, ids,
+      [this](std::string_view text, std::vector<std::int32_t>& out) { TokenizeNew(text, out); });
+}
+
+void ByteLevelBpe::TokenizeNew(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (!words_.empty()) {
     const auto whole = words_.find(absl::string_view(word.data(), word.size()));
     if (whole != words_.end()) {

@@ -11,6 +11,7 @@
 #include "text/tokenizer/bpe_spec.h"
 #include "text/tokenizer/byte_pair_merge.h"
 #include "text/tokenizer/model.h"
+#include "text/tokenizer/word_cache.h"
 
 namespace baton::text {
 
@@ -28,10 +29,12 @@ class ByteLevelBpe final : public TokenModel {
 
  private:
   ByteLevelBpe() = default;
+  void TokenizeNew(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   absl::flat_hash_map<std::string, std::int32_t> words_;  // filled only with ignore_merges
   std::array<std::int32_t, 256> byte_ids_;                // -1 for a byte without a token
   MergeTable merges_;
+  const std::uint32_t cache_owner_ = WordCache::NewOwner();
   std::int32_t unk_id_ = -1;
   bool fuse_unk_ = false;
 };

@@ -15,6 +15,8 @@ absl::StatusOr<std::unique_ptr<CharacterBpe>> CharacterBpe::Create(const BpeSpec
   model->ascii_ids_.fill(-1);
   for (const auto& [token, id] : ids) {
     if (token.empty()) continue;
+    model->cuts_.AddToken(token);
+    model->may_cut_ |= token == kSpaceMark;
     const Utf8Unit unit = ReadUtf8Unit(token);
     if (unit.kind != Utf8Unit::Kind::kCharacter || unit.num_bytes != token.size()) continue;
     if (unit.code_point < model->ascii_ids_.size()) {
@@ -87,6 +89,17 @@ void CharacterBpe::Tokenize(std::string_view word, std::vector<std::int32_t>& id
       return;
     }
   }
+  WordCache& cache = WordCache::OfThisThread();
+  while (!word.empty()) {
+    const std::size_t cut = may_cut_ ? cuts_.FindCut(word) : word.size();
+    cache.Append(
+        cache_owner_, word.substr(0, cut), ids,
+        [this](std::string_view text, std::vector<std::int32_t>& out) { TokenizeCut(text, out); });
+    word.remove_prefix(cut);
+  }
+}
+
+void CharacterBpe::TokenizeCut(std::string_view word, std::vector<std::int32_t>& ids) const {
   thread_local std::vector<std::int32_t> symbols;
   symbols.clear();
   AppendSymbols(word, symbols);

@@ -12,6 +12,7 @@
 #include "text/tokenizer/gguf_builders.h"
 #include "text/tokenizer/sentencepiece_bpe.h"
 #include "text/tokenizer/sentencepiece_normalizer.h"
+#include "text/tokenizer/space_mark_cuts.h"
 #include "text/tokenizer/unigram.h"
 
 namespace baton::text {

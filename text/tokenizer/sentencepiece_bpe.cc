@@ -27,8 +27,6 @@ void ForEachCharacter(std::string_view text, Visit visit) {
   }
 }
 
-constexpr char32_t kMark = 0x2581;
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
@@ -85,14 +83,11 @@ absl::Status SentencePieceBpe::AddUserDefined(const SentencePieceBpeSpec& spec) 
 
 void SentencePieceBpe::AddCharacters() {
   for (std::size_t i = 0; i < texts_.size(); ++i) {
-    char32_t previous = 0;
-    ForEachCharacter(texts_[i], [&](std::size_t at, const Utf8Unit& unit) {
-      if (at > 0 && unit.code_point == kMark) joins_mark_.insert(previous);
-      previous = unit.code_point;
-      if (unit.num_bytes == texts_[i].size()) {
-        symbol_of_character_[unit.code_point] = static_cast<std::int32_t>(i);
-      }
-    });
+    cuts_.AddToken(texts_[i]);
+    const Utf8Unit first = ReadUtf8Unit(texts_[i]);
+    if (first.num_bytes == texts_[i].size()) {
+      symbol_of_character_[first.code_point] = static_cast<std::int32_t>(i);
+    }
   }
   for (const std::string& text : texts_) {
     ForEachCharacter(text, [&](std::size_t, const Utf8Unit& unit) {
@@ -139,18 +134,6 @@ void SentencePieceBpe::AddMerges(const SentencePieceBpeSpec& spec) {
   }
 }
 
-// Where the first part of `text` ends that nothing can merge across: before a space mark behind a
-// character that no piece has there.
-std::size_t SentencePieceBpe::FindCut(std::string_view text) const {
-  for (std::size_t at = text.find(kSpaceMark, 1); at != std::string_view::npos;
-       at = text.find(kSpaceMark, at + 1)) {
-    std::size_t before = at - 1;
-    while ((static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
-    if (!joins_mark_.contains(ReadUtf8Unit(text.substr(before)).code_point)) return at;
-  }
-  return text.size();
-}
-
 void SentencePieceBpe::Tokenize(std::string_view word, std::vector<std::int32_t>& ids) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < word.size() && !user_defined_.empty();) {
@@ -172,10 +155,17 @@ void SentencePieceBpe::Tokenize(std::string_view word, std::vector<std::int32_t>
 }
 
 void SentencePieceBpe::TokenizeMerged(std::string_view text, std::vector<std::int32_t>& ids) const {
+  // How an unused piece is split depends on the whole text, so that one is not cut.
+  if (splits_unused_) {
+    TokenizeCut(text, ids);
+    return;
+  }
+  WordCache& cache = WordCache::OfThisThread();
   while (!text.empty()) {
-    // How an unused piece is split depends on the whole text, so that one is not cut.
-    const std::size_t cut = splits_unused_ ? text.size() : FindCut(text);
-    TokenizeCut(text.substr(0, cut), ids);
+    const std::size_t cut = cuts_.FindCut(text);
+    cache.Append(
+        cache_owner_, text.substr(0, cut), ids,
+        [this](std::string_view word, std::vector<std::int32_t>& out) { TokenizeCut(word, out); });
     text.remove_prefix(cut);
   }
 }

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "text/tokenizer/byte_pair_merge.h"
 #include "text/tokenizer/byte_trie.h"
 #include "text/tokenizer/model.h"
+#include "text/tokenizer/space_mark_cuts.h"
+#include "text/tokenizer/word_cache.h"
 
 namespace baton::text {
-
-inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
 // A byte-pair vocabulary over characters, as SentencePiece has it. Tokens that must not come out of
 // text (control, unknown and byte ones) are left out.
@@ -74,7 +73,6 @@ class SentencePieceBpe final : public TokenModel {
   void AddCharacters();
   void AddMerges(const SentencePieceBpeSpec& spec);
   std::int32_t FindText(std::string_view text) const;
-  std::size_t FindCut(std::string_view text) const;
   void TokenizeMerged(std::string_view text, std::vector<std::int32_t>& ids) const;
   void TokenizeCut(std::string_view text, std::vector<std::int32_t>& ids) const;
   void Append(const std::vector<std::int32_t>& symbols, const Splits& splits, std::string_view text,
@@ -88,8 +86,9 @@ class SentencePieceBpe final : public TokenModel {
   absl::flat_hash_map<char32_t, std::int32_t> symbol_of_character_;
   std::vector<Symbol> symbols_;
   MergeTable merges_;
-  absl::flat_hash_set<char32_t> joins_mark_;  // characters that some piece has before a space mark
-  ByteTrie user_defined_;                     // ids by text
+  SpaceMarkCuts cuts_;
+  const std::uint32_t cache_owner_ = WordCache::NewOwner();
+  ByteTrie user_defined_;  // ids by text
   std::array<std::int32_t, 256> byte_ids_;
   std::int32_t unk_id_ = -1;
   std::int32_t other_ = 0;  // the symbol for all other characters

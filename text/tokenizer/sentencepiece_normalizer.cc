@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "text/tokenizer/sentencepiece_bpe.h"
+#include "text/tokenizer/space_mark_cuts.h"
 #include "text/utf8.h"
 
 namespace baton::text {
