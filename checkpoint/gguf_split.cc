@@ -44,7 +44,33 @@ absl::Status AddPart(const std::string& path, int index, int count, GgufFile& fi
   return absl::OkStatus();
 }
 
+// The count in a name of a first part, -00001-of-00003.gguf; 0 where it is not one.
+int CountInName(std::string_view path) {
+  constexpr std::string_view kFirst = "-00001-of-";
+  constexpr std::size_t kDigits = 5;
+  constexpr std::string_view kExtension = ".gguf";
+  constexpr std::size_t kLength = kFirst.size() + kDigits + kExtension.size();
+  if (path.size() < kLength || !path.ends_with(kExtension)) return 0;
+  const std::string_view end = path.substr(path.size() - kLength);
+  if (!end.starts_with(kFirst)) return 0;
+  int count = 0;
+  for (const char digit : end.substr(kFirst.size(), kDigits)) {
+    if (digit < '0' || digit > '9') return 0;
+    count = 10 * count + (digit - '0');
+  }
+  return count;
+}
+
 }  // namespace
+
+std::vector<std::string> GgufPartPaths(const std::string& path) {
+  const int count = CountInName(path);
+  if (count < 2) return {path};
+  const std::string prefix = path.substr(0, path.size() - Suffix(1, count).size());
+  std::vector<std::string> paths;
+  for (int number = 1; number <= count; ++number) paths.push_back(prefix + Suffix(number, count));
+  return paths;
+}
 
 absl::StatusOr<int> GgufSplitCount(const GgufFile& file) {
   BATON_ASSIGN_OR_RETURN(const auto parts, file.metadata.Integer("split.count"));
@@ -56,17 +82,16 @@ absl::StatusOr<int> GgufSplitCount(const GgufFile& file) {
 
 absl::Status AddGgufParts(const std::string& path, int count, GgufFile& first,
                           std::vector<std::unique_ptr<MappedFile>>& files) {
-  const std::string suffix = Suffix(1, count);
-  if (!std::string_view(path).ends_with(suffix)) {
+  const std::vector<std::string> paths = GgufPartPaths(path);
+  if (static_cast<int>(paths.size()) != count) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "one of %d parts of a split model: give the first, whose name ends in %s, or join them "
         "with llama.cpp's 'llama-gguf-split --merge'",
-        count, Quoted(suffix)));
+        count, Quoted(Suffix(1, count))));
   }
   BATON_RETURN_IF_ERROR(CheckPart(first, 0, count));
-  const std::string prefix = path.substr(0, path.size() - suffix.size());
   for (int index = 1; index < count; ++index) {
-    BATON_RETURN_IF_ERROR(AddPart(prefix + Suffix(index + 1, count), index, count, first, files));
+    BATON_RETURN_IF_ERROR(AddPart(paths[index], index, count, first, files));
   }
   return absl::OkStatus();
 }

@@ -3,11 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "checkpoint/gguf_file.h"
 #include "checkpoint/mapped_file.h"
 
 namespace baton::checkpoint {
+
+// The files of the model that `path` names, by its name alone: all parts where it is named like the
+// first of some, else itself.
+std::vector<std::string> GgufPartPaths(const std::string& path);
 
 // Number of the parts a model is split into; 1 when it is not split.
 //   kInvalidArgument  a count that cannot be

@@ -115,11 +115,6 @@ absl::Status ReadYarn(const JsonObject& config, const JsonObject& scaling, int m
 absl::Status ReadLongRope(const JsonObject& config, const JsonObject& scaling, const Family& family,
                           int max_context, RopeMetadata& rope) {
   rope.scaling = RopeScaling::kLongRope;
-  for (const std::string_view key : {"short_mscale", "long_mscale"}) {
-    if (scaling.Text(key) == "null") continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("unsupported: ", std::string(key), " is ", Quoted(scaling.Text(key))));
-  }
   const int family_context = family.arithmetic.original_context;
   BATON_ASSIGN_OR_RETURN(
       rope.original_max_position,
@@ -130,6 +125,17 @@ absl::Status ReadLongRope(const JsonObject& config, const JsonObject& scaling, c
   return ReadFactorList(scaling, "long_factor", rope.long_factors);
 }
 
+// Arithmetic of models that are not supported: Phi-3.5-MoE, Qwen-VL, Ministral 3.
+absl::Status CheckRefusedKeys(const JsonObject& scaling) {
+  for (const std::string_view key :
+       {"short_mscale", "long_mscale", "mrope_section", "llama_4_scaling_beta"}) {
+    if (scaling.Text(key) == "null") continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("unsupported: ", std::string(key), " is ", Quoted(scaling.Text(key))));
+  }
+  return absl::OkStatus();
+}
+
 // `scaling` is rope_scaling or rope_parameters; the type may stand under its old name.
 absl::Status ReadScaling(const JsonObject& config, const JsonObject& scaling, const Family& family,
                          int max_context, RopeMetadata& rope) {
@@ -137,6 +143,7 @@ absl::Status ReadScaling(const JsonObject& config, const JsonObject& scaling, co
   if (!type.has_value()) {
     BATON_ASSIGN_OR_RETURN(type, scaling.String("type"));
   }
+  BATON_RETURN_IF_ERROR(CheckRefusedKeys(scaling));
   const std::string name = type.value_or("default");
   if (name == "default") return absl::OkStatus();
   rope.factor = 0.0f;  // refused later

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "checkpoint/gguf_split.h"
 #include "common/status.h"
 
 namespace baton::checkpoint {
@@ -37,7 +38,10 @@ absl::StatusOr<std::int64_t> WeightFileBytes(const std::string& path) {
   std::error_code error;
   std::uintmax_t total = 0;
   if (!std::filesystem::is_directory(path, error)) {
-    total = std::filesystem::file_size(path, error);
+    for (const std::string& part : GgufPartPaths(path)) {
+      total += std::filesystem::file_size(part, error);
+      if (error) break;
+    }
   } else {
     for (auto entry = std::filesystem::directory_iterator(path, error);
          !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {

@@ -28,8 +28,9 @@ struct ModelFacts {
 // Reads no tensor data.
 ModelFacts Inspect(const Checkpoint& checkpoint);
 
-// Bytes on disk of what Checkpoint::Open reads weights from at `path`: the GGUF file, or the
-// safetensors files of the directory. kNotFound and others as the file system says.
+// Bytes on disk of what Checkpoint::Open reads weights from at `path`: the GGUF file with
+// its other parts, or the safetensors files of the directory. kNotFound and others as the file
+// system says.
 absl::StatusOr<std::int64_t> WeightFileBytes(const std::string& path);
 
 // Bytes of K and V that one token of context takes over all layers, with `bytes_per_element` for

@@ -20,15 +20,6 @@ constexpr FixedSetting kFixed[] = {{"use_bidirectional_attention", "false"}};
 constexpr std::span<const TensorRule> kTensors[] = {kEmbeddingAndHead, kSandwichNorms, kAttention,
                                                     kHeadNorms, kGatedMlp};
 
-// The text model stands inside the one that sees images; in the order in which they are tried.
-constexpr NamePrefix kPrefixes[] = {
-    {"language_model.model.", "model."},
-    {"language_model.lm_head.", "lm_head."},
-    {"model.language_model.", "model."},
-};
-constexpr std::string_view kVision[] = {"vision_tower.", "multi_modal_projector.",
-                                        "model.vision_tower.", "model.multi_modal_projector."};
-
 }  // namespace
 
 // The text part only: images are not read.
@@ -40,8 +31,8 @@ constinit const Family kGemma3 = {
     .size_defaults = kDefaults,
     .fixed = kFixed,
     .tensors = kTensors,
-    .ignored_prefixes = kVision,
-    .prefixes = kPrefixes,
+    .ignored_prefixes = kVisionPrefixes,
+    .prefixes = kTextModelPrefixes,
     .text_config = "text_config",
     .attention_bias = AttentionBias::kByKey,
     .windows = {.layers = WindowedLayers::kPattern, .window = 4096, .period = 6},

@@ -62,4 +62,15 @@ inline constexpr std::span<const TensorRule> kLlamaTensors[] = {kEmbeddingAndHea
 // Tables of inverse frequencies that old versions of transformers saved.
 inline constexpr std::string_view kInverseFrequencies[] = {".rotary_emb.inv_freq"};
 
+// A text model inside one that sees images: its names, in the order in which they are tried, and
+// those of the rest.
+inline constexpr NamePrefix kTextModelPrefixes[] = {
+    {"language_model.model.", "model."},
+    {"language_model.lm_head.", "lm_head."},
+    {"model.language_model.", "model."},
+};
+inline constexpr std::string_view kVisionPrefixes[] = {"vision_tower.", "multi_modal_projector.",
+                                                       "model.vision_tower.",
+                                                       "model.multi_modal_projector."};
+
 }  // namespace baton::checkpoint

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf_checkpoint.h"
+#include "checkpoint/inspect.h"
 #include "tests/support/gguf_converter.h"
 #include "tests/support/metadata_text.h"
 #include "tests/support/temp_directory.h"
@@ -364,6 +365,21 @@ TEST(GgufSplitTest, AllPartsAreOneModel) {
 
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->tensors().size(), (*pair.original)->tensors().size());
+}
+
+TEST(GgufSplitTest, AllPartsCountAsTheModelsSize) {
+  const Pair pair("qwen2");
+  ASSERT_TRUE(pair.original.ok()) << pair.original.status();
+  const Split split(pair);
+
+  const auto whole = WeightFileBytes(split.paths[0]);
+  const auto second = WeightFileBytes(split.paths[1]);
+
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(static_cast<std::uintmax_t>(*second), std::filesystem::file_size(split.paths[1]));
+  EXPECT_EQ(static_cast<std::uintmax_t>(*whole - *second),
+            std::filesystem::file_size(split.paths[0]));
 }
 
 TEST(GgufSplitTest, TheFirstPartIsTheOneToGive) {

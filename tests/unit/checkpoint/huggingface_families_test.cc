@@ -27,6 +27,7 @@ using testing::SafetensorsBuilder;
 JsonFields Config(const std::string& architecture,
                   const std::vector<std::pair<std::string, std::string>>& keys) {
   JsonFields fields = testing::SmallLlamaConfig();
+  if (architecture == "MistralForCausalLM") fields["model_type"] = "\"mistral\"";
   fields["architectures"] = "[\"" + architecture + "\"]";
   for (const auto& [key, value] : keys) {
     if (value.empty()) {
@@ -297,6 +298,14 @@ const Reading kReadings[] = {
      kPhi,
      {{"rope_scaling", R"({"type":"longrope","short_mscale":1.2})"}},
      "unsupported: short_mscale is '1.2'"},
+    {"AxesOfRope",
+     kQwen2,
+     {{"rope_scaling", R"({"type":"default","mrope_section":[8,8]})"}},
+     "unsupported: mrope_section is '[8,8]'"},
+    {"Ministral3",
+     kMistral,
+     {{"model_type", "\"ministral3\""}},
+     "unsupported: model_type is '\\\"ministral3\\\"', must be \"mistral\""},
     {"BothFormsDiffer",
      kLlama,
      {{"rope_parameters", R"({"rope_theta":5000,"rope_type":"default"})"},

@@ -130,6 +130,17 @@ const Published kPublished[] = {
      "mistral: 40 layers of 5120, 32/8 heads of 128, mlp 14336 silu, vocabulary 131072, "
      "context 131072\n"
      "eps 1e-05, rope 1e+06 of 128"},
+    // The text part of a model that sees images.
+    {"Mistral_Small_3_1", R"({"architectures": ["Mistral3ForConditionalGeneration"],
+      "image_token_index": 10, "model_type": "mistral3", "text_config": {"attention_dropout": 0.0,
+      "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 32768,
+      "max_position_embeddings": 131072, "model_type": "mistral", "num_attention_heads": 32,
+      "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+      "rope_theta": 1000000000.0, "sliding_window": null, "vocab_size": 131072},
+      "vision_config": {"model_type": "pixtral"}})",
+     "mistral: 40 layers of 5120, 32/8 heads of 128, mlp 32768 silu, vocabulary 131072, "
+     "context 131072\n"
+     "eps 1e-05, rope 1e+09 of 128"},
     {"Mixtral_8x7B", R"({"architectures": ["MixtralForCausalLM"], "hidden_act": "silu",
       "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768,
       "model_type": "mixtral", "num_attention_heads": 32, "num_experts_per_tok": 2,
