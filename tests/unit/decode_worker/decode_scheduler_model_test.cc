@@ -2,10 +2,13 @@
 // its tokens and log-probabilities stay the same, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "tests/support/fake_step_model.h"
 #include "tests/support/fake_transfer_receiver.h"
 #include "tests/support/golden_engine.h"
+#include "tests/support/random_checkpoint.h"
 #include "tests/support/recording_outbox.h"
 #include "tests/support/test_paths.h"
 #include "tests/unit/decode_worker/counting_observer.h"
@@ -48,16 +52,23 @@ struct Served {
   int preemptions = 0;
 };
 
-class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
+// A decode scheduler over a real model and, for handoffs, a prefill worker's pool beside it.
+class ServingTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    EngineSetup setup = GetParam();
+  template <class Model>
+  void Load(const Model& model, EngineSetup setup) {
     setup.block_size = kBlockSize;
     setup.kv_tokens = 1024;
     setup.max_rows = 64;
-    auto engine = GoldenEngine::Create(baton::testing::ModelsDir() + "/tiny/target", setup);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+    for (auto* engine : {&engine_, &prefill_engine_}) {
+      auto created = GoldenEngine::Create(model, setup);
+      ASSERT_TRUE(created.ok()) << created.status();
+      *engine = *std::move(created);
+    }
+    const engine::ModelPlan& plan = engine_->runner().plan();
+    fingerprint_.num_layers = static_cast<int>(plan.layers.size());
+    fingerprint_.block_size = kBlockSize;
+    for (const auto& layer : plan.layers) fingerprint_.windows.push_back(layer.window);
   }
 
   // Greedy and seeded requests with prompts of random tokens.
@@ -67,8 +78,9 @@ class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
     for (int i = 0; i < count; ++i) {
       session::RequestSpec& spec = specs[static_cast<std::size_t>(i)];
       spec.request_id = absl::StrCat("r", i);
+      const unsigned vocab = static_cast<unsigned>(engine_->runner().plan().vocab_size);
       for (int size = 5 + static_cast<int>(random() % 30); size > 0; --size) {
-        spec.prompt.push_back(static_cast<std::int32_t>(5 + random() % 4000));
+        spec.prompt.push_back(static_cast<std::int32_t>(5 + random() % (vocab - 5)));
       }
       spec.sampling.temperature = i % 2 == 0 ? 0.0f : 0.9f;
       spec.sampling.seed = random();
@@ -87,6 +99,8 @@ class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
     limits.vocab_size = engine_->runner().plan().vocab_size;
     limits.max_context = engine_->runner().plan().max_context;
     limits.max_num_batched_tokens = max_rows;
+    limits.window = fingerprint_.WidestWindow();
+    SpoilBlocks();
     engine::BlockAllocator allocator(num_blocks);
     EngineRunner runner(*engine_);
     FakeClock clock;
@@ -116,8 +130,17 @@ class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
     return served;
   }
 
-  // Does a prefill worker's part, computing the prompt straight into the granted blocks, in chunks
-  // of another size than any here. Returns the first token.
+  // Whatever is read before it was written shows: all bits set are NaN in each type.
+  void SpoilBlocks() {
+    for (int layer = 0; layer < fingerprint_.num_layers; ++layer) {
+      for (int block = 0; block < engine_->kv().num_blocks(); ++block) {
+        std::ranges::fill(engine_->kv().Block(layer, block), std::byte{0xff});
+      }
+    }
+  }
+
+  // Does a prefill worker's part: computes the prompt in its own pool, in chunks of another size
+  // than any here, and moves what has to move into the granted blocks. Returns the first token.
   SampledToken HandOver(const session::RequestSpec& spec, const RecordingOutbox& outbox,
                         FakeTransferReceiver& receiver, DecodeScheduler& scheduler) {
     const auto granted = outbox.Of<session::TicketGranted>(spec.request_id);
@@ -127,19 +150,29 @@ class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
     worker::ReceiveDone done;
     done.transfer_id = ticket.transfer_id;
     const int size = static_cast<int>(spec.prompt.size());
+    const auto blocks =
+        prefill_engine_->allocator().Allocate(prefill_engine_->kv().layout().BlocksFor(size));
+    EXPECT_TRUE(blocks.ok()) << blocks.status();
     for (int begin = 0; begin < size; begin += 11) {
       engine::SequenceStep step;
       step.tokens = std::span(spec.prompt)
                         .subspan(static_cast<std::size_t>(begin),
                                  static_cast<std::size_t>(std::min(11, size - begin)));
       step.start_position = begin;
-      step.block_table = ticket.blocks;
+      step.block_table = blocks->ids();
+      step.prompt_length = size;
       step.logits = engine::LogitRows::kLast;
-      const absl::Status status = engine_->runner().Step(
-          {&step, 1}, engine_->kv(), nullptr, [&](int, int, std::span<float> logits) {
+      const absl::Status status = prefill_engine_->runner().Step(
+          {&step, 1}, prefill_engine_->kv(), nullptr, [&](int, int, std::span<float> logits) {
             done.record.first_token = sampler.Sample(spec.sampling, spec.prompt, {}, logits);
           });
       EXPECT_TRUE(status.ok()) << status;
+    }
+    for (int layer = 0; layer < fingerprint_.num_layers; ++layer) {
+      for (int i = fingerprint_.FirstVisibleBlock(layer, size); i < blocks->size(); ++i) {
+        std::ranges::copy(prefill_engine_->kv().Block(layer, blocks->ids()[i]),
+                          engine_->kv().Block(layer, ticket.blocks.at(i)).begin());
+      }
     }
     EXPECT_TRUE(receiver.Close(ticket.transfer_id));
     scheduler.Handle(done);
@@ -165,7 +198,14 @@ class DecodeSchedulerModelTest : public ::testing::TestWithParam<EngineSetup> {
     return all;
   }
 
-  std::unique_ptr<GoldenEngine> engine_;
+  std::unique_ptr<GoldenEngine> engine_, prefill_engine_;
+  ModelFingerprint fingerprint_;  // as far as transfers look at it
+};
+
+class DecodeSchedulerModelTest : public ServingTest,
+                                 public ::testing::WithParamInterface<EngineSetup> {
+ protected:
+  void SetUp() override { Load(baton::testing::ModelsDir() + "/tiny/target", GetParam()); }
 };
 
 TEST_P(DecodeSchedulerModelTest, GivesTheSameTokensWithAnyChunkSizeAndCompany) {
@@ -224,6 +264,98 @@ std::vector<EngineSetup> CpuSetups() {
   });
   return setups;
 }
+
+// Models whose KV depends on more than the tokens before, or of which only a part is kept.
+enum class Kind : std::uint8_t { kDynamicRope, kLongRope, kAllWindowed, kMixedWindows };
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kDynamicRope:
+      return "DynamicRope";
+    case Kind::kLongRope:
+      return "LongRope";
+    case Kind::kAllWindowed:
+      return "AllWindowed";
+    case Kind::kMixedWindows:
+      break;
+  }
+  return "MixedWindows";
+}
+
+// Texts of the tests have 5 to 54 tokens: some of them, and some prompts, are long for the ropes.
+checkpoint::ModelMetadata MetadataOf(Kind kind) {
+  checkpoint::ModelMetadata metadata = baton::testing::TinyMetadata();
+  metadata.rope.original_max_position = 24;
+  metadata.rope.factor = 4.0f;
+  const std::size_t pairs = static_cast<std::size_t>(metadata.rope.dim / 2);
+  switch (kind) {
+    case Kind::kDynamicRope:
+      metadata.rope.scaling = checkpoint::RopeScaling::kDynamic;
+      break;
+    case Kind::kLongRope:
+      metadata.rope.scaling = checkpoint::RopeScaling::kLongRope;
+      metadata.rope.short_factors.assign(pairs, 1.0f);
+      metadata.rope.long_factors.assign(pairs, 2.5f);
+      break;
+    case Kind::kAllWindowed:
+    case Kind::kMixedWindows:
+      metadata.sliding_window = 10;
+      metadata.windowed_layers = {true, kind == Kind::kAllWindowed};
+      break;
+  }
+  return metadata;
+}
+
+class SpecialModelTest : public ServingTest,
+                         public ::testing::WithParamInterface<std::tuple<Kind, EngineSetup>> {
+ protected:
+  void SetUp() override {
+    const auto& [kind, setup] = GetParam();
+    Load(baton::testing::MakeRandomCheckpoint(MetadataOf(kind), checkpoint::DType::kF32, 3), setup);
+  }
+  // Where all layers are windowed, outputs do not add to what a sequence holds.
+  bool Grows() const { return fingerprint_.WidestWindow() == 0; }
+  void ExpectSameAsAlone(const std::vector<session::RequestSpec>& specs, const Served& run) {
+    const Served alone = ServeAlone(specs);
+    for (const auto& [id, output] : alone.outputs) {
+      SCOPED_TRACE(id);
+      ExpectSame(run.outputs.at(id), output);
+    }
+  }
+};
+
+TEST_P(SpecialModelTest, GivesTheSameTokensInChunksAndAfterPreemptions) {
+  const std::vector<session::RequestSpec> specs = Requests(5);
+
+  const Served run = Serve(specs, /*num_blocks=*/15, /*max_rows=*/9);
+
+  EXPECT_EQ(run.preemptions > 0, Grows());
+  ExpectSameAsAlone(specs, run);
+}
+
+TEST_P(SpecialModelTest, GivesTheSameTokensAfterAHandoff) {
+  const std::vector<session::RequestSpec> specs = Requests(5);
+  int tight = 2;  // holds every prompt with its first token
+  for (const auto& spec : specs) tight += static_cast<int>(spec.prompt.size()) / kBlockSize + 1;
+
+  for (const int num_blocks : {128, tight}) {
+    SCOPED_TRACE(absl::StrCat("blocks ", num_blocks));
+    const Served run = Serve(specs, num_blocks, /*max_rows=*/16, /*local=*/false);
+
+    EXPECT_EQ(run.preemptions > 0, num_blocks == tight && Grows());
+    ExpectSameAsAlone(specs, run);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SpecialModelTest,
+                         ::testing::Combine(::testing::Values(Kind::kDynamicRope, Kind::kLongRope,
+                                                              Kind::kAllWindowed,
+                                                              Kind::kMixedWindows),
+                                            ::testing::ValuesIn(baton::testing::AllSetups())),
+                         [](const auto& tested) {
+                           return absl::StrCat(KindName(std::get<0>(tested.param)),
+                                               SetupName(std::get<1>(tested.param)));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Setups, DecodeSchedulerModelTest, ::testing::ValuesIn(CpuSetups()),
                          [](const auto& setup) { return SetupName(setup.param); });

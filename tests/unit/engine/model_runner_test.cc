@@ -181,8 +181,10 @@ TEST_P(WindowedModelRunnerTest, RefusesAHoleThatARowSees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, WindowedModelRunnerTest,
-                         ::testing::Values(testing::Backend::kReference),
-                         [](const auto&) { return "Reference"; });
+                         ::testing::Values(testing::Backend::kReference, testing::Backend::kCpu),
+                         [](const auto& tested) {
+                           return tested.param == testing::Backend::kCpu ? "Cpu" : "Reference";
+                         });
 
 TEST_F(ModelRunnerTest, RefusesAnotherModelsPool) {
   KvLayout layout = engine_->kv().layout();
