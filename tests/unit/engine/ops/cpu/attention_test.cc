@@ -7,6 +7,8 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +27,14 @@ struct Shape {
   int block_size = 16;
   KvDType dtype = KvDType::kF16;
   int max_context = 150;
+  int window = 0;
+  float softcap = 0.0f;
 };
+
+std::string Describe(const Shape& shape) {
+  return absl::StrCat("head_dim ", shape.head_dim, ", KV heads ", shape.num_kv_heads, ", group ",
+                      shape.group, ", window ", shape.window, ", softcap ", shape.softcap);
+}
 
 // Sequences with keys and values already in a pool whose other slots hold NaN, and queries for
 // every position.
@@ -35,7 +44,9 @@ class AttentionCase {
     plan_ = {.num_heads = shape.num_kv_heads * shape.group,
              .num_kv_heads = shape.num_kv_heads,
              .head_dim = shape.head_dim,
-             .attention_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
+             .attention_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+             .attention_softcap = shape.softcap,
+             .window = shape.window};
     layout_ = {.num_layers = 2,
                .num_kv_heads = shape.num_kv_heads,
                .head_dim = shape.head_dim,
@@ -103,17 +114,20 @@ class AttentionCase {
     for (int head = 0; head < plan_.num_heads; ++head) {
       const float* q = &queries_[sequence][(position * plan_.num_heads + head) * dim];
       const int kv_head = head / shape_.group;
-      std::vector<double> weights(position + 1);
-      for (int p = 0; p <= position; ++p) {
+      const int first = std::max(0, plan_.window == 0 ? 0 : position - plan_.window + 1);
+      std::vector<double> weights(position + 1, -HUGE_VAL);
+      for (int p = first; p <= position; ++p) {
         const float* k = &keys_[sequence][(p * plan_.num_kv_heads + kv_head) * dim];
         weights[p] = plan_.attention_scale * std::inner_product(q, q + dim, k, 0.0);
+        const double cap = plan_.attention_softcap;
+        if (cap > 0) weights[p] = cap * std::tanh(weights[p] / cap);
       }
       const double max = *std::max_element(weights.begin(), weights.end());
       double total = 0;
       for (double& weight : weights) total += weight = std::exp(weight - max);
       for (int d = 0; d < dim; ++d) {
         double sum = 0;
-        for (int p = 0; p <= position; ++p) {
+        for (int p = first; p <= position; ++p) {
           sum += weights[p] * values_[sequence][(p * plan_.num_kv_heads + kv_head) * dim + d];
         }
         out.push_back(static_cast<float>(sum / total));
@@ -122,16 +136,65 @@ class AttentionCase {
     return out;
   }
 
+  bool Sees(int row, int position) const {
+    return position <= row && (plan_.window == 0 || position > row - plan_.window);
+  }
+
+  // Fills the slot of one token with bytes that are NaN.
+  void Poison(int sequence, int position) {
+    std::byte* block = BlockOf(sequence, position).data();
+    const std::size_t bytes = plan_.head_dim * layout_.element_bytes();
+    for (int h = 0; h < plan_.num_kv_heads; ++h) {
+      for (const std::size_t half : {std::size_t{0}, layout_.half_block_bytes()}) {
+        std::byte* slot =
+            block + half + (h * layout_.block_size + position % layout_.block_size) * bytes;
+        std::memset(slot, 0xFF, bytes);
+      }
+    }
+  }
+
+  // Makes hidden what no row of `part` sees: slots are NaN, blocks without any other slot are not
+  // in the table.
+  void HideFrom(const Part& part) {
+    const int last = part.start + part.count - 1;
+    std::vector<bool> needed(tables_[part.sequence].size());
+    for (int p = 0; p < lengths_[part.sequence]; ++p) {
+      if (p <= last && (p >= part.start || Sees(part.start, p))) {
+        needed[p / layout_.block_size] = true;
+      } else {
+        Poison(part.sequence, p);
+      }
+    }
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (!needed[i]) tables_[part.sequence][i] = kNoBlock;
+    }
+  }
+
+  // Parts of random sequences, at most one of each.
+  std::vector<Part> RandomParts() {
+    std::vector<Part> parts;
+    for (int s = 0; s < num_sequences(); ++s) {
+      const int start = static_cast<int>(random_() % length(s));
+      parts.push_back({s, start, 1 + static_cast<int>(random_() % (length(s) - start))});
+    }
+    return parts;
+  }
+
   std::mt19937& random() { return random_; }
 
  private:
   static constexpr int kLayer = 1;
+  // Far outside the pool: whoever reads there crashes.
+  static constexpr BlockId kNoBlock = -(1 << 28);
   int kv_columns() const { return plan_.num_kv_heads * plan_.head_dim; }
+
+  std::span<std::byte> BlockOf(int sequence, int position) {
+    return pool_->Block(kLayer, tables_[sequence][position / layout_.block_size]);
+  }
 
   // Writes one token's keys and values to its slot, and rounds them here as the slot did.
   void Store(int sequence, int position) {
-    std::byte* block =
-        pool_->Block(kLayer, tables_[sequence][position / layout_.block_size]).data();
+    std::byte* block = BlockOf(sequence, position).data();
     for (int h = 0; h < plan_.num_kv_heads; ++h) {
       for (int v = 0; v < 2; ++v) {
         float* row = (v == 0 ? keys_ : values_)[sequence].data() + position * kv_columns() +
@@ -169,10 +232,30 @@ const Shape kShapes[] = {
     {.num_kv_heads = 1, .group = 8, .head_dim = 128, .block_size = 1},
     {.num_kv_heads = 1, .group = 7, .head_dim = 80, .block_size = 37, .max_context = 200},
     {.num_kv_heads = 2, .group = 5, .head_dim = 20, .block_size = 64, .dtype = KvDType::kF32},
+    {.num_kv_heads = 2, .group = 2, .head_dim = 8, .window = 1},
+    {.num_kv_heads = 1, .group = 4, .head_dim = 24, .window = 20, .softcap = 3.0f},
+    {.num_kv_heads = 4, .group = 1, .head_dim = 40, .dtype = KvDType::kF32, .window = 64},
+    {.num_kv_heads = 1, .group = 16, .head_dim = 96, .window = 65},
+    {.num_kv_heads = 2, .group = 1, .head_dim = 192, .softcap = 50.0f},
+    {.num_kv_heads = 1,
+     .group = 2,
+     .head_dim = 256,
+     .block_size = 8,
+     .window = 100,
+     .softcap = 5.0f},
 };
 // Contexts beyond two splits of keys.
-constexpr Shape kLong = {
-    .num_kv_heads = 1, .group = 3, .head_dim = 32, .block_size = 16, .max_context = 1400};
+const Shape kLongShapes[] = {
+    {.group = 3, .head_dim = 32, .max_context = 1400},
+    {.num_kv_heads = 2, .group = 2, .head_dim = 24, .max_context = 1800, .window = 600},
+    {.group = 1, .head_dim = 64, .dtype = KvDType::kF32, .max_context = 2500, .window = 5},
+};
+
+std::vector<Shape> AllShapes() {
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.insert(shapes.end(), std::begin(kLongShapes), std::end(kLongShapes));
+  return shapes;
+}
 
 TEST(AttentionTest, RowsAreThoseOfAPlainSoftmax) {
   for (const std::int64_t target : KernelTargets()) {
@@ -180,7 +263,7 @@ TEST(AttentionTest, RowsAreThoseOfAPlainSoftmax) {
     ThreadPool pool({.num_threads = 2});
     Attention attention(pool);
     for (const Shape& shape : kShapes) {
-      SCOPED_TRACE(absl::StrCat("head_dim ", shape.head_dim, ", group ", shape.group));
+      SCOPED_TRACE(Describe(shape));
       AttentionCase test(shape, 21);
       std::vector<AttentionCase::Part> parts;
       for (int s = 0; s < test.num_sequences(); ++s) parts.push_back({s, 0, test.length(s)});
@@ -207,18 +290,11 @@ TEST(AttentionTest, BitsDoNotDependOnChunksCompanyOrThreads) {
   ThreadPool three({.num_threads = 3, .spin = absl::ZeroDuration()});
   Attention alone(one);
   Attention together(three);
-  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
-  shapes.push_back(kLong);
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : AllShapes()) {
     for (unsigned seed = 0; seed < 4; ++seed) {
-      SCOPED_TRACE(absl::StrCat("seed ", seed, ", head_dim ", shape.head_dim));
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", Describe(shape)));
       AttentionCase test(shape, seed);
-      std::vector<AttentionCase::Part> parts;
-      for (int s = 0; s < test.num_sequences(); ++s) {
-        const int start = static_cast<int>(test.random()() % test.length(s));
-        parts.push_back(
-            {s, start, 1 + static_cast<int>(test.random()() % (test.length(s) - start))});
-      }
+      const std::vector<AttentionCase::Part> parts = test.RandomParts();
 
       const auto rows = test.Run(together, parts);
 
@@ -236,16 +312,69 @@ TEST(AttentionTest, BitsDoNotDependOnChunksCompanyOrThreads) {
 TEST(AttentionTest, LongContextsAreThoseOfAPlainSoftmax) {
   ThreadPool pool({.num_threads = 2});
   Attention attention(pool);
-  for (unsigned seed = 0; seed < 5; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    AttentionCase test(kLong, seed);
-    for (int s = 0; s < test.num_sequences(); ++s) {
-      const int last = test.length(s) - 1;
+  for (const Shape& shape : kLongShapes) {
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", Describe(shape)));
+      AttentionCase test(shape, seed);
+      for (int s = 0; s < test.num_sequences(); ++s) {
+        const int last = test.length(s) - 1;
 
-      const std::vector<float> row = test.Run(attention, {{s, last, 1}})[0];
+        const std::vector<float> row = test.Run(attention, {{s, last, 1}})[0];
 
-      const std::vector<float> expected = test.Expected(s, last);
-      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(row[i], expected[i], 5e-6);
+        const std::vector<float> expected = test.Expected(s, last);
+        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(row[i], expected[i], 5e-6);
+      }
+    }
+  }
+}
+
+// Property: what no row of a batch sees is not read, so its blocks need not even exist.
+TEST(AttentionTest, SlotsThatNoRowSeesAreNotTouched) {
+  ThreadPool pool({.num_threads = 2});
+  Attention attention(pool);
+  for (const Shape& shape : AllShapes()) {
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", Describe(shape)));
+      AttentionCase test(shape, seed);
+      std::vector<AttentionCase::Part> parts = test.RandomParts();
+      if (seed % 2 == 0) {
+        for (AttentionCase::Part& part : parts) part.count = 1;
+      }
+      const auto rows = test.Run(attention, parts);
+
+      for (const AttentionCase::Part& part : parts) test.HideFrom(part);
+
+      ASSERT_EQ(test.Run(attention, parts), rows);
+    }
+  }
+}
+
+// Property: a slot of NaN (of a huge number, where a processor's half floats have no NaN) reaches
+// the rows that see it and no others, of the same chunk included.
+TEST(AttentionTest, NanReachesOnlyTheRowsThatSeeIt) {
+  for (const std::int64_t target : KernelTargets()) {
+    const ScopedTarget scope(target);
+    ThreadPool pool({.num_threads = 2});
+    Attention attention(pool);
+    for (const Shape& shape : kShapes) {
+      for (unsigned seed = 0; seed < 3; ++seed) {
+        SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", Describe(shape)));
+        AttentionCase test(shape, seed);
+        const int length = test.length(0);
+        const auto rows = test.Run(attention, {{0, 0, length}});
+        const int poisoned = static_cast<int>(test.random()() % length);
+
+        test.Poison(0, poisoned);
+        const auto after = test.Run(attention, {{0, 0, length}});
+
+        for (int row = 0; row < length; ++row) {
+          if (test.Sees(row, poisoned)) {
+            ASSERT_NE(after[row], rows[row]) << "row " << row << ", NaN at " << poisoned;
+          } else {
+            ASSERT_EQ(after[row], rows[row]) << "row " << row << ", NaN at " << poisoned;
+          }
+        }
+      }
     }
   }
 }

@@ -63,61 +63,135 @@ void ExpectNear(const Matrix& expected, const Matrix& actual, double tolerance) 
   ExpectRowsNear(expected.f32(), actual.f32(), expected.rows, expected.columns, tolerance);
 }
 
-struct Case {
-  DType dtype;
-  ComputeMode compute;
-  bool bias;
-  bool interleaved;
-  bool act_order = false;
+// Sets of features as families combine them.
+enum class Family : std::uint8_t {
+  kLlama,
+  kBiased,   // every bias, interleaved rope
+  kGemma,    // norms and their offset, soft caps, a window, scaled embeddings, GELU by tanh
+  kMixtral,  // experts, with biases and GELU by erf besides
+  kQwenMoe,  // experts whose weights are not normalized, head norms, a head size of its own
 };
 
-class CpuOpsTest : public ::testing::TestWithParam<Case> {
- protected:
-  static checkpoint::ModelMetadata Metadata() {
-    auto metadata = testing::TinyMetadata();
-    metadata.hidden_size = 256;
-    metadata.intermediate_size = 768;
-    metadata.num_heads = 8;
-    metadata.num_kv_heads = 2;
-    metadata.head_dim = 32;
-    metadata.num_layers = 1;
-    metadata.tied_embeddings = false;
-    metadata.attention_bias = metadata.output_bias = GetParam().bias;
-    metadata.rope.dim = 32;
-    metadata.rope.interleaved = GetParam().interleaved;
-    return metadata;
+std::string FamilyName(Family family) {
+  switch (family) {
+    case Family::kLlama:
+      return "Llama";
+    case Family::kBiased:
+      return "Biased";
+    case Family::kGemma:
+      return "Gemma";
+    case Family::kMixtral:
+      return "Mixtral";
+    case Family::kQwenMoe:
+      return "QwenMoe";
   }
+  return "";
+}
+
+void SetHeads(int num_heads, int num_kv_heads, int head_dim, checkpoint::ModelMetadata& metadata) {
+  metadata.num_heads = num_heads;
+  metadata.num_kv_heads = num_kv_heads;
+  metadata.head_dim = metadata.rope.dim = head_dim;
+}
+
+void SetExperts(int num_experts, int per_token, int size, checkpoint::ModelMetadata& metadata) {
+  metadata.num_experts = num_experts;
+  metadata.experts_per_token = per_token;
+  metadata.expert_intermediate_size = size;
+}
+
+// Columns are whole blocks of every dtype.
+checkpoint::ModelMetadata MetadataOf(Family family) {
+  auto metadata = testing::TinyMetadata();
+  metadata.hidden_size = 256;
+  metadata.intermediate_size = 768;
+  metadata.num_layers = 1;
+  metadata.tied_embeddings = false;
+  SetHeads(8, 2, 32, metadata);
+  switch (family) {
+    case Family::kLlama:
+      break;
+    case Family::kBiased:
+      metadata.attention_bias = metadata.output_bias = metadata.mlp_bias = true;
+      metadata.rope.interleaved = true;
+      break;
+    case Family::kGemma:
+      SetHeads(32, 8, 24, metadata);
+      metadata.norm_offset = 1.0f;
+      metadata.embedding_scale = 16.0f;
+      metadata.qk_norm = metadata.post_norms = true;
+      metadata.activation = Activation::kGeluTanh;
+      metadata.attention_scale = 0.3f;
+      metadata.attention_softcap = 2.0f;
+      metadata.logit_softcap = 1.5f;
+      metadata.sliding_window = 4;
+      metadata.windowed_layers = {true};
+      break;
+    case Family::kMixtral:
+      SetExperts(4, 2, 256, metadata);
+      metadata.mlp_bias = metadata.post_norms = true;
+      metadata.activation = Activation::kGelu;
+      break;
+    case Family::kQwenMoe:
+      SetHeads(32, 4, 40, metadata);
+      SetExperts(21, 3, 256, metadata);
+      metadata.qk_norm = true;
+      metadata.normalize_expert_weights = false;
+      break;
+  }
+  return metadata;
+}
+
+// A batch of a chunk of 9 tokens from position 0, a decode row at 5 and a chunk across a block
+// at 2.
+class Batch {
+ public:
+  static constexpr int kRows = 17;
+  explicit Batch(const ModelPlan& plan) {
+    std::mt19937 random(2);
+    for (auto& token : tokens_) token = static_cast<std::int32_t>(random() % plan.vocab_size);
+    for (const BatchSequence& sequence : sequences_) {
+      for (int i = 0; i < sequence.num_rows; ++i) {
+        positions_.push_back(sequence.start_position + i);
+      }
+    }
+    batch_ = {.tokens = tokens_,
+              .positions = positions_,
+              .sequences = sequences_,
+              .angles = angles_.Compute(plan.ropes, positions_, positions_)};
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  const RaggedBatch& batch() const { return batch_; }
+
+ private:
+  const std::vector<BlockId> tables_[3] = {{3, 1, 7}, {10, 0}, {20, 21, 5}};
+  const std::vector<BatchSequence> sequences_ = {
+      {0, 9, 0, tables_[0]}, {9, 1, 5, tables_[1]}, {10, 7, 2, tables_[2]}};
+  std::vector<std::int32_t> tokens_ = std::vector<std::int32_t>(kRows);
+  std::vector<std::int32_t> positions_;
+  RopeAngleBuffer angles_;
+  RaggedBatch batch_;
 };
 
-// Both backends get the same input to each operation, so that errors do not add up.
-TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
-  const auto metadata = Metadata();
-  const auto checkpoint =
-      testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 5, GetParam().act_order);
+// Runs every operation of layer 0 on both backends. Both get the same input to each operation, so
+// that errors do not add up.
+void ExpectOperationsOfTheReference(const checkpoint::ModelMetadata& metadata, DType dtype,
+                                    ComputeMode compute, bool act_order = false) {
+  const auto checkpoint = testing::MakeRandomCheckpoint(metadata, dtype, 5, act_order);
   const ModelPlan plan = *MakeModelPlan(checkpoint->metadata(), 64);
-  const KvLayout layout{.num_layers = 1, .num_kv_heads = 2, .head_dim = 32, .block_size = 4};
-  // A chunk of 9 tokens from position 0, one decode row at 5 and a chunk across a block at 2.
-  std::vector<BlockId> tables[] = {{3, 1, 7}, {10, 0}, {20, 21, 5}};
-  const std::vector<BatchSequence> sequences = {
-      {0, 9, 0, tables[0]}, {9, 1, 5, tables[1]}, {10, 7, 2, tables[2]}};
-  std::vector<std::int32_t> tokens(17), positions;
-  std::mt19937 random(2);
-  for (auto& token : tokens) token = static_cast<std::int32_t>(random() % metadata.vocab_size);
-  for (const BatchSequence& s : sequences) {
-    for (int i = 0; i < s.num_rows; ++i) positions.push_back(s.start_position + i);
-  }
-  RopeAngleBuffer angles;
-  const RaggedBatch batch{.tokens = tokens,
-                          .positions = positions,
-                          .sequences = sequences,
-                          .angles = angles.Compute(plan.ropes, positions, positions)};
-  Side reference(MakeReferenceOps(), *checkpoint, plan, layout, 17);
-  Side cpu(MakeCpuOps({.compute = GetParam().compute, .num_threads = 3}), *checkpoint, plan, layout,
-           17);
-  const bool fast = GetParam().compute == ComputeMode::kFast;
+  const KvLayout layout{.num_layers = 1,
+                        .num_kv_heads = metadata.num_kv_heads,
+                        .head_dim = metadata.head_dim,
+                        .block_size = 4};
+  const Batch ragged(plan);
+  const RaggedBatch& batch = ragged.batch();
+  Side reference(MakeReferenceOps(), *checkpoint, plan, layout, Batch::kRows);
+  Side cpu(MakeCpuOps({.compute = compute, .num_threads = 3}), *checkpoint, plan, layout,
+           Batch::kRows);
   // Activations are off by up to 2^-15 of the largest of their 32, in the MLP at two places; float
   // by its roundings. Plain 8-bit activations would need 128 times as much as the former.
-  const double tolerance = fast ? 3e-4 : 5e-6;
+  const double tolerance = compute == ComputeMode::kFast ? 3e-4 : 5e-6;
   const Matrix x = reference.x->matrix();
 
   ASSERT_TRUE(reference.ops->Embed(plan, *reference.edges, batch, x).ok());
@@ -170,27 +244,74 @@ TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
   ExpectRowsNear(expected.data(), actual.data(), 4, metadata.vocab_size, tolerance);
 }
 
+struct Case {
+  Family family;
+  DType dtype;
+  ComputeMode compute;
+  bool act_order = false;
+};
+
+class CpuOpsTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CpuOpsTest, EveryOperationIsThatOfTheReference) {
+  ExpectOperationsOfTheReference(MetadataOf(GetParam().family), GetParam().dtype,
+                                 GetParam().compute, GetParam().act_order);
+}
+
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const DType dtype : testing::AllDTypes()) {
-    for (const ComputeMode compute : {ComputeMode::kFast, ComputeMode::kF32}) {
-      const bool odd = cases.size() % 4 < 2;
-      cases.push_back({dtype, compute, odd, !odd});
-    }
-  }
   for (const ComputeMode compute : {ComputeMode::kFast, ComputeMode::kF32}) {
-    cases.push_back({DType::kInt4, compute, true, false, /*act_order=*/true});
+    for (const DType dtype : testing::AllDTypes()) {
+      cases.push_back({cases.size() % 2 == 0 ? Family::kLlama : Family::kBiased, dtype, compute});
+    }
+    for (const Family family : {Family::kGemma, Family::kMixtral, Family::kQwenMoe}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1, DType::kQ6_K}) {
+        cases.push_back({family, dtype, compute});
+      }
+    }
+    for (const Family family : {Family::kBiased, Family::kMixtral}) {
+      cases.push_back({family, DType::kInt4, compute, /*act_order=*/true});
+    }
   }
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllDTypes, CpuOpsTest, ::testing::ValuesIn(AllCases()),
-                         [](const auto& tested) {
-                           return absl::StrCat(
-                               std::string(checkpoint::DTypeName(tested.param.dtype)),
-                               tested.param.compute == ComputeMode::kFast ? "Fast" : "F32",
-                               tested.param.act_order ? "ActOrder" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(All, CpuOpsTest, ::testing::ValuesIn(AllCases()), [](const auto& tested) {
+  return absl::StrCat(FamilyName(tested.param.family), "_",
+                      std::string(checkpoint::DTypeName(tested.param.dtype)),
+                      tested.param.compute == ComputeMode::kFast ? "_Fast" : "_F32",
+                      tested.param.act_order ? "_ActOrder" : "");
+});
+
+TEST(CpuOpsShapesTest, HeadsOfEverySizeAndSharing) {
+  for (const int head_dim : {8, 24, 40, 64, 80, 96, 128, 192, 256}) {
+    for (const int num_kv_heads : {1, 2, 4}) {
+      SCOPED_TRACE(absl::StrCat("head_dim ", head_dim, ", KV heads ", num_kv_heads));
+      auto metadata = MetadataOf(Family::kGemma);
+      metadata.hidden_size = 72;
+      SetHeads(4, num_kv_heads, head_dim, metadata);
+      if (head_dim % 16 == 8) metadata.rope.dim = head_dim - 2;
+      ExpectOperationsOfTheReference(metadata, DType::kF32, ComputeMode::kFast);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuOpsShapesTest, MlpsOfAnySize) {
+  for (const int size : {1, 8, 15, 17, 31, 40, 100}) {
+    for (const int num_experts : {0, 3}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        SCOPED_TRACE(absl::StrCat("size ", size, ", experts ", num_experts));
+        auto metadata = MetadataOf(Family::kBiased);
+        metadata.hidden_size = 40;
+        metadata.intermediate_size = size;
+        SetExperts(num_experts, std::min(num_experts, 2), size, metadata);
+        ExpectOperationsOfTheReference(metadata, dtype, ComputeMode::kFast);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
 
 TEST(CpuOpsErrorsTest, RefusesShapesThatDisagree) {
   const auto metadata = testing::TinyMetadata();
