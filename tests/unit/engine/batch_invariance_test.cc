@@ -21,13 +21,37 @@ using checkpoint::DType;
 using testing::EngineSetup;
 using testing::GoldenEngine;
 
+enum class Family : std::uint8_t {
+  kLlama,
+  kEverything,  // everything that a plan can say
+  kGemma,       // mixed windows, soft caps, post norms, head norms, a head size of its own
+  kMixtral,     // experts, many of them, weights not normalized
+  kMistral,     // a window over more than one tile of keys
+};
+
+const char* FamilyName(Family family) {
+  switch (family) {
+    case Family::kLlama:
+      return "";
+    case Family::kEverything:
+      return "_Everything";
+    case Family::kGemma:
+      return "_Gemma";
+    case Family::kMixtral:
+      return "_Mixtral";
+    case Family::kMistral:
+      return "_Mistral";
+  }
+  return "";
+}
+
 struct Case {
   EngineSetup setup;
   DType dtype;
-  bool all_features = false;  // everything that a plan can say, else a plain Llama
+  Family family = Family::kLlama;
 };
 
-void SetAllFeatures(checkpoint::ModelMetadata& metadata) {
+void SetEverything(checkpoint::ModelMetadata& metadata) {
   metadata.norm_offset = 1.0f;
   metadata.attention_bias = metadata.output_bias = metadata.mlp_bias = true;
   metadata.qk_norm = metadata.post_norms = true;
@@ -42,6 +66,41 @@ void SetAllFeatures(checkpoint::ModelMetadata& metadata) {
   metadata.num_experts = 6;
   metadata.experts_per_token = 2;
   metadata.expert_intermediate_size = 256;
+}
+
+void SetGemma(checkpoint::ModelMetadata& metadata) {
+  metadata.num_heads = 32;
+  metadata.num_kv_heads = 8;
+  metadata.head_dim = metadata.rope.dim = 24;
+  metadata.norm_offset = 1.0f;
+  metadata.qk_norm = metadata.post_norms = true;
+  metadata.activation = Activation::kGeluTanh;
+  metadata.embedding_scale = 16.0f;
+  metadata.attention_softcap = 5.0f;
+  metadata.logit_softcap = 8.0f;
+  metadata.sliding_window = 20;
+  metadata.windowed_layers = {true, false};
+}
+
+void SetFamily(Family family, checkpoint::ModelMetadata& metadata) {
+  switch (family) {
+    case Family::kLlama:
+      return;
+    case Family::kEverything:
+      return SetEverything(metadata);
+    case Family::kGemma:
+      return SetGemma(metadata);
+    case Family::kMixtral:
+      metadata.num_experts = 11;
+      metadata.experts_per_token = 3;
+      metadata.expert_intermediate_size = 256;
+      metadata.normalize_expert_weights = false;
+      return;
+    case Family::kMistral:
+      metadata.sliding_window = 70;
+      metadata.windowed_layers = {true, true};
+      return;
+  }
 }
 
 // A sequence being computed in some batching, its logits so far, and a block table in random order.
@@ -65,7 +124,7 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     metadata.head_dim = 32;
     metadata.rope.dim = 32;
     metadata.tied_embeddings = false;
-    if (GetParam().all_features) SetAllFeatures(metadata);
+    SetFamily(GetParam().family, metadata);
     EngineSetup setup = GetParam().setup;
     setup.block_size = kBlockSize;
     setup.kv_tokens = kBlockSize * kNumBlocks;
@@ -80,9 +139,12 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     std::vector<BlockId> blocks(kNumBlocks);
     std::iota(blocks.begin(), blocks.end(), 0);
     std::shuffle(blocks.begin(), blocks.end(), random);
-    std::vector<Sequence> sequences(1 + random() % 5);
+    // Few long sequences or many short ones.
+    const bool is_long =
+        GetParam().family == Family::kMistral || GetParam().family == Family::kGemma;
+    std::vector<Sequence> sequences(1 + random() % (is_long ? 2 : 5));
     for (Sequence& sequence : sequences) {
-      sequence.tokens.resize(1 + random() % 45);
+      sequence.tokens.resize(1 + random() % (is_long ? 125 : 45));
       for (auto& token : sequence.tokens) token = static_cast<std::int32_t>(random() % 131);
       const auto count = (sequence.tokens.size() + kBlockSize - 1) / kBlockSize;
       sequence.blocks.assign(blocks.end() - static_cast<std::ptrdiff_t>(count), blocks.end());
@@ -156,7 +218,11 @@ std::vector<Case> AllCases() {
       cases.push_back({setup, dtype});
     }
     for (const DType dtype : {DType::kF32, DType::kQ4_1}) {
-      cases.push_back({setup, dtype, /*all_features=*/true});
+      cases.push_back({setup, dtype, Family::kEverything});
+    }
+    if (setup.backend == testing::Backend::kReference) continue;
+    for (const Family family : {Family::kGemma, Family::kMixtral, Family::kMistral}) {
+      for (const DType dtype : {DType::kF32, DType::kQ4_1}) cases.push_back({setup, dtype, family});
     }
   }
   return cases;
@@ -166,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(AllBackends, BatchInvarianceTest, ::testing::ValuesIn(A
                          [](const auto& tested) {
                            return absl::StrCat(testing::SetupName(tested.param.setup), "_",
                                                std::string(DTypeName(tested.param.dtype)),
-                                               tested.param.all_features ? "_AllFeatures" : "");
+                                               FamilyName(tested.param.family));
                          });
 
 }  // namespace
