@@ -247,8 +247,9 @@ void SoftCapScores(float* scores, int columns, float softcap) {
 
 // Turns one row of `columns` scores, of which those in `visible` count, into weights
 // exp(score - max), and brings the query's running state up to the new maximum. kColumns: 64, or
-// 0 where `columns` is another multiple of 16; a whole tile unrolls and stays in registers.
-template <int kColumns>
+// 0 where `columns` is another multiple of 16; a whole tile unrolls and stays in registers. kAll:
+// all columns are in `visible`.
+template <int kColumns, bool kAll>
 HWY_INLINE void SoftmaxRow(float* scores, int columns, KeyRange visible, int padded, float* max,
                            float* sum, float* out) {
   if constexpr (kColumns != 0) columns = kColumns;
@@ -260,10 +261,13 @@ HWY_INLINE void SoftmaxRow(float* scores, int columns, KeyRange visible, int pad
   VF largest = lowest;
 #pragma GCC unroll 4
   for (int i = 0; i < columns; i += kLanes) {
-    const auto key = hn::Iota(di, i);
-    const auto seen = hn::RebindMask(df, hn::And(hn::Lt(key, end), hn::Gt(key, before)));
-    const VF score = hn::IfThenElse(seen, hn::LoadU(df, scores + i), lowest);
-    hn::StoreU(score, df, scores + i);
+    VF score = hn::LoadU(df, scores + i);
+    if constexpr (!kAll) {
+      const auto key = hn::Iota(di, i);
+      const auto seen = hn::RebindMask(df, hn::And(hn::Lt(key, end), hn::Gt(key, before)));
+      score = hn::IfThenElse(seen, score, lowest);
+      hn::StoreU(score, df, scores + i);
+    }
     largest = hn::Max(largest, score);
   }
   const float tile_max = hn::GetLane(hn::MaxOfLanes(df, largest));
@@ -318,12 +322,15 @@ void AttendQueries(const float* queries, const KeyRange* visible, int head_dim, 
       continue;
     }
     if (softcap > 0.0f) SoftCapScores(row, columns, softcap);
-    if (columns == kKeyTile) {
-      SoftmaxRow<kKeyTile>(row, columns, seen, padded, &state.max[q], &state.sum[q],
-                           state.out + q * padded);
+    float* const max = &state.max[q];
+    float* const sum = &state.sum[q];
+    float* const out = state.out + q * padded;
+    if (seen == KeyRange{0, kKeyTile}) {
+      SoftmaxRow<kKeyTile, true>(row, columns, seen, padded, max, sum, out);
+    } else if (columns == kKeyTile) {
+      SoftmaxRow<kKeyTile, false>(row, columns, seen, padded, max, sum, out);
     } else {
-      SoftmaxRow<0>(row, columns, seen, padded, &state.max[q], &state.sum[q],
-                    state.out + q * padded);
+      SoftmaxRow<0, false>(row, columns, seen, padded, max, sum, out);
     }
   }
   // Keys that a query does not see have weight 0 and finite values: adding them changes nothing.
