@@ -107,6 +107,16 @@ BENCHMARK(Product<DType::kQ4_1, true>)->Apply(LayerShapes)->Name("IntegerQ4_1");
 BENCHMARK(Product<DType::kQ4_1, false>)->Apply(LayerShapes)->Name("FloatQ4_1");
 BENCHMARK(Product<DType::kF16, false>)->Apply(LayerShapes)->Name("FloatF16");
 BENCHMARK(Product<DType::kQ8_0, true>)->Apply(HeadShapes)->Name("IntegerQ8_0");
+// The ways that tiles keep small integers: plain, with zeros, codes of a table, bit pairs.
+void QuantizedShapes(benchmark::internal::Benchmark* bench) {
+  for (const int rows : {1, 512}) bench->Args({rows, 4096, 4096});
+}
+BENCHMARK(Product<DType::kQ4_0, true>)->Apply(QuantizedShapes)->Name("IntegerQ4_0");
+BENCHMARK(Product<DType::kInt4, true>)->Apply(QuantizedShapes)->Name("IntegerInt4");
+BENCHMARK(Product<DType::kIQ4_XS, true>)->Apply(QuantizedShapes)->Name("IntegerIQ4_XS");
+BENCHMARK(Product<DType::kMXFP4, true>)->Apply(QuantizedShapes)->Name("IntegerMXFP4");
+BENCHMARK(Product<DType::kQ2_K, true>)->Apply(QuantizedShapes)->Name("IntegerQ2_K");
+BENCHMARK(Product<DType::kQ3_K, true>)->Apply(QuantizedShapes)->Name("IntegerQ3_K");
 BENCHMARK(Sgemm)->Apply(LayerShapes)->UseManualTime()->Iterations(3);
 BENCHMARK(ReadMemory)->Arg(1)->Arg(2)->UseManualTime()->Iterations(5);
 

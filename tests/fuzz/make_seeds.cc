@@ -3,10 +3,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/support/awq_gptq_packer.h"
 #include "tests/support/gguf_builder.h"
 #include "tests/support/safetensors_builder.h"
 
@@ -64,6 +67,18 @@ void WriteGguf(const std::filesystem::path& folder) {
   yarn.Set("llama.attention.sliding_window", 16u);
   yarn.Set("llama.attention.sliding_window_pattern", std::vector<std::int32_t>{1, 0});
   Write(folder / "yarn", yarn.Build());
+  // Other types with blocks of 32, whose bytes are whatever they are.
+  const std::pair<std::uint32_t, std::size_t> types[] = {{2, 18}, {3, 20},  {6, 22},
+                                                         {7, 24}, {20, 18}, {39, 17}};
+  GgufBuilder mixed = baton::testing::SmallLlamaGguf();
+  std::size_t next = 0;
+  for (GgufBuilder::Tensor& tensor : mixed.tensors) {
+    if (tensor.shape.size() != 2) continue;
+    const auto [type, block_bytes] = types[next++ % std::size(types)];
+    tensor.type = type;
+    tensor.data.resize(tensor.data.size() / 34 * block_bytes);
+  }
+  Write(folder / "mixed_types", mixed.Build());
   GgufBuilder header;
   header.Set("general.architecture", std::string("llama"));
   Write(folder / "header", header.Build());
@@ -75,6 +90,16 @@ void WriteSafetensors(const std::filesystem::path& folder) {
   one.tensors = {{.name = "a", .dtype = "F32", .shape = {1}, .data = std::vector<std::byte>(4)},
                  {.name = "b", .dtype = "F16", .shape = {1, 2}, .data = std::vector<std::byte>(4)}};
   Write(folder / "two", one.Build());
+  using baton::testing::Int4Packing;
+  for (const auto method : {Int4Packing::Method::kAwqGemm, Int4Packing::Method::kGptq}) {
+    const bool gptq = method == Int4Packing::Method::kGptq;
+    std::mt19937 random(1);
+    SafetensorsBuilder packed;
+    packed.tensors = baton::testing::PackLinearMap("a", std::vector<float>(8 * 64, 0.5f), 8, 64,
+                                                   {.method = method, .act_order = gptq}, random)
+                         .tensors;
+    Write(folder / (gptq ? "gptq" : "awq"), packed.Build());
+  }
 }
 
 void WriteConfig(const std::filesystem::path& folder) {
@@ -90,6 +115,8 @@ void WriteConfig(const std::filesystem::path& folder) {
   fields["bos_token"] = R"({"content":"<s>"})";
   fields["chat_template"] = R"([{"name":"default","template":"T"}])";
   fields["partial_rotary_factor"] = "0.5";
+  fields["quantization_config"] =
+      R"({"quant_method":"gptq","bits":4,"group_size":32,"desc_act":true,"checkpoint_format":"gptq_v2","dynamic":{"-:x":{}}})";
   write("more");
   // The other families, each with the settings that it alone has.
   fields = baton::testing::SmallLlamaConfig();

@@ -129,7 +129,9 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     setup.block_size = kBlockSize;
     setup.kv_tokens = kBlockSize * kNumBlocks;
     auto engine =
-        GoldenEngine::Create(testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 11), setup);
+        GoldenEngine::Create(testing::MakeRandomCheckpoint(metadata, GetParam().dtype, 11,
+                                                           GetParam().dtype == DType::kInt4),
+                             setup);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
   }
@@ -224,6 +226,11 @@ std::vector<Case> AllCases() {
     for (const Family family : {Family::kGemma, Family::kMixtral, Family::kMistral}) {
       for (const DType dtype : {DType::kF32, DType::kQ4_1}) cases.push_back({setup, dtype, family});
     }
+    if (setup.backend == testing::Backend::kReference) continue;
+    cases.push_back({setup, DType::kQ2_K});
+    // With columns in act-order.
+    cases.push_back({setup, DType::kInt4});
+    cases.push_back({setup, DType::kInt4, /*all_features=*/true});
   }
   return cases;
 }
