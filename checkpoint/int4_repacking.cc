@@ -25,9 +25,6 @@ constexpr int kPerWord = 8;  // codes of a 32-bit word
 constexpr int kBlockColumns = 32;
 constexpr int kBlockBytes = 19;
 constexpr int kOutputsAtOnce = 64;  // a multiple of kPerWord
-constexpr int kInOrder[kPerWord] = {0, 1, 2, 3, 4, 5, 6, 7};
-// Which of eight columns AWQ keeps in nibble n of a word.
-constexpr int kAwqOrder[kPerWord] = {0, 2, 4, 6, 1, 3, 5, 7};
 
 using Words = std::span<const std::uint32_t>;
 
@@ -169,12 +166,25 @@ absl::StatusOr<std::vector<std::int32_t>> SortByGroup(const PackedMap& map) {
   return order;
 }
 
-// The nibbles of `count` words: one word's become eight neighbours of `out`, nibble n at
-// `order`[n].
-void Unpack(const std::uint32_t* words, std::int64_t count, const int (&order)[kPerWord],
-            std::uint8_t* out) {
+// The nibbles of `count` words, eight neighbours of `out` each.
+void UnpackInOrder(const std::uint32_t* words, std::int64_t count, std::uint8_t* out) {
   for (std::int64_t w = 0; w < count; ++w, out += kPerWord) {
-    for (int n = 0; n < kPerWord; ++n) out[order[n]] = (words[w] >> (4 * n)) & 15;
+    for (int n = 0; n < kPerWord; ++n) out[n] = (words[w] >> (4 * n)) & 15;
+  }
+}
+
+// Nibble i of 16 bits as 16 bits at place i.
+std::uint64_t SpreadNibbles(std::uint64_t four) {
+  four = (four | four << 24) & 0x000000FF000000FF;
+  return (four | four << 12) & 0x000F000F000F000F;
+}
+
+// The same of AWQ's order: nibbles 0 to 3 of a word are columns 0, 2, 4, 6, the others 1, 3, 5, 7.
+void UnpackAwq(const std::uint32_t* words, std::int64_t count, std::uint8_t* out) {
+  for (std::int64_t w = 0; w < count; ++w, out += kPerWord) {
+    const std::uint64_t columns = SpreadNibbles(words[w] & 0xFFFF) | SpreadNibbles(words[w] >> 16)
+                                                                         << 8;
+    std::memcpy(out, &columns, kPerWord);
   }
 }
 
@@ -185,7 +195,7 @@ void ReadCodes(Method method, const PackedMap& map, std::int64_t input, std::int
                std::int64_t count, OutputCodes& codes) {
   if (method == Method::kAwq) {
     const std::int64_t word = (input * map.outputs + first) / kPerWord;
-    return Unpack(map.codes.data() + word, count / kPerWord, kAwqOrder, codes.data());
+    return UnpackAwq(map.codes.data() + word, count / kPerWord, codes.data());
   }
   const std::uint32_t* words = map.codes.data() + input / kPerWord * map.outputs + first;
   const int shift = static_cast<int>(input % kPerWord) * 4;
@@ -196,20 +206,27 @@ void ReadCodes(Method method, const PackedMap& map, std::int64_t input, std::int
 void RepackBlocks(const QuantizationConfig& config, const PackedMap& map,
                   std::span<const std::int32_t> inputs, std::int64_t first, std::int64_t count,
                   std::size_t row_bytes, std::byte* out) {
-  std::array<OutputCodes, kBlockColumns> codes;
+  std::array<OutputCodes, kBlockColumns> codes = {};
   for (int c = 0; c < kBlockColumns; ++c) {
     ReadCodes(config.method, map, inputs[c], first, count, codes[c]);
   }
   const std::int64_t group =
       map.group_of_input.empty() ? inputs[0] / map.group_size : map.group_of_input[inputs[0]];
   OutputCodes zeros;
-  Unpack(map.zeros.data() + (group * map.outputs + first) / kPerWord, count / kPerWord,
-         config.method == Method::kAwq ? kAwqOrder : kInOrder, zeros.data());
+  const std::uint32_t* words = map.zeros.data() + (group * map.outputs + first) / kPerWord;
+  if (config.method == Method::kAwq) {
+    UnpackAwq(words, count / kPerWord, zeros.data());
+  } else {
+    UnpackInOrder(words, count / kPerWord, zeros.data());
+  }
+  for (int c = 0; c < kBlockColumns / 2; ++c) {  // makes the first half bytes of two nibbles
+    for (int o = 0; o < kOutputsAtOnce; ++o) codes[c][o] |= codes[c + kBlockColumns / 2][o] << 4;
+  }
   for (std::int64_t o = 0; o < count; ++o, out += row_bytes) {
     std::memcpy(out, &map.scales[group * map.outputs + first + o], sizeof(std::uint16_t));
     out[2] = static_cast<std::byte>(zeros[o] + config.zero_offset);
     for (int c = 0; c < kBlockColumns / 2; ++c) {
-      out[3 + c] = static_cast<std::byte>(codes[c][o] | codes[c + kBlockColumns / 2][o] << 4);
+      out[3 + c] = static_cast<std::byte>(codes[c][o]);
     }
   }
 }
