@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/sliding_window.h"
 #include "router/core/placement_policy.h"
 
 namespace baton::router {
@@ -30,9 +31,15 @@ int NumAvailableBlocks(const Worker& worker) {
   return worker.load.blocks.free + worker.load.blocks.cached;
 }
 
-bool HasRoom(const PlacementQuery& query, const Worker& worker) {
+// Whether the blocks that the worker would take on admission are free. Of a prompt handed over it
+// takes none for what every layer's window hides from the rows to come.
+bool HasRoom(const PlacementQuery& query, const Worker& worker, bool prefills_locally) {
   const int block_size = std::max(1, worker.hello.fingerprint.block_size);
-  const int needed = query.num_prompt_tokens / block_size + 1;
+  int needed = query.num_prompt_tokens / block_size + 1;
+  if (!prefills_locally) {
+    const int window = worker.hello.fingerprint.WidestWindow();
+    needed -= FirstVisible(window, query.num_prompt_tokens) / block_size;
+  }
   return NumAvailableBlocks(worker) >= needed && worker.load.waiting == 0;
 }
 
@@ -57,8 +64,8 @@ class LeastLoadedPolicy final : public PlacementPolicy {
       }
       lack.length = false;
       if (IsExcluded(query, session)) continue;
-      const std::tuple cost(!HasRoom(query, worker), NumSequences(worker),
-                            -NumAvailableBlocks(worker));
+      const bool has_room = HasRoom(query, worker, PrefillsLocally(worker, query, registry));
+      const std::tuple cost(!has_room, NumSequences(worker), -NumAvailableBlocks(worker));
       if (best != nullptr && cost > best_cost) continue;
       num_ties = best != nullptr && cost == best_cost ? num_ties + 1 : 1;
       // Reservoir sampling: each of the tied is kept with equal chance.

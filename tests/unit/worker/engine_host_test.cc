@@ -74,6 +74,20 @@ TEST(EngineHostTest, LoadsTheTinyModelAndSaysWhatItIs) {
   EXPECT_EQ(memory.block_bytes, (*host)->layout().block_bytes());
 }
 
+TEST(EngineHostTest, StatesEachLayersWindowWhereThereIsOne) {
+  WorkerConfig config = TinyConfig();
+  config.model = BATON_SOURCE_DIR "/tests/golden/arch/gemma2";
+  const auto mixed = EngineHost::Create(config);
+  config.model = BATON_SOURCE_DIR "/tests/golden/arch/qwen2";  // states one and does not use it
+  const auto none = EngineHost::Create(config);
+
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_EQ((*mixed)->fingerprint().windows, (std::vector<std::int32_t>{16, 0, 16}));
+  EXPECT_EQ((*mixed)->fingerprint().WidestWindow(), 0);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE((*none)->fingerprint().windows.empty());
+}
+
 TEST(EngineHostTest, ComputesAStep) {
   const auto host = EngineHost::Create(TinyConfig());
   ASSERT_TRUE(host.ok()) << host.status();

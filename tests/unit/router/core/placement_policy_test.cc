@@ -60,6 +60,23 @@ TEST_F(LeastLoadedPolicyTest, PrefersAWorkerWithRoomForThePrompt) {
   EXPECT_EQ(DecodeChoices(), std::set<SessionId>{3});
 }
 
+TEST_F(LeastLoadedPolicyTest, APromptHandedOverNeedsRoomOnlyForWhatWindowsShow) {
+  for (const SessionId session : {1, 2}) {
+    Add(session, session == 1 ? WorkerRole::kPrefill : WorkerRole::kDecode);
+    ModelFingerprint& fingerprint = registry_.Find(session)->hello.fingerprint;
+    fingerprint.block_size = 16;
+    fingerprint.windows = {32, 64};
+  }
+  // Position 900 sees from 837 on: 5 of the 57 blocks. Busier, so it is chosen only for its room.
+  registry_.Find(2)->load.blocks.free = 5;
+  registry_.Find(2)->num_sequences = 9;
+  Add(3, WorkerRole::kBoth).load.blocks.free = 56;
+
+  EXPECT_EQ(DecodeChoices({900, 910}), std::set<SessionId>{2});
+  registry_.Find(2)->load.blocks.free = 4;
+  EXPECT_EQ(DecodeChoices({900, 910}), std::set<SessionId>{3});
+}
+
 TEST_F(LeastLoadedPolicyTest, LeavesOutDrainingAndExcludedWorkers) {
   Add(1, WorkerRole::kPrefill);
   Add(2, WorkerRole::kDecode).load.draining = true;
