@@ -250,6 +250,45 @@ TEST(GgufFamiliesTest, GemmaOfManyLayersScalesQueriesByItsHiddenSize) {
   EXPECT_FLOAT_EQ((*model)->metadata().attention_scale, 0.25f);  // (64 / 4) ^ -0.5, not 32 ^ -0.5
 }
 
+// The small llama of four layers under another architecture's name.
+GgufBuilder LlamaNamed(const std::string& architecture) {
+  GgufBuilder builder = testing::SmallLlamaGguf();
+  for (auto& [key, value] : builder.metadata) {
+    if (key.starts_with("llama.")) key = architecture + key.substr(5);
+  }
+  builder.Set("general.architecture", architecture);
+  builder.Set(architecture + ".block_count", 4u);
+  const std::vector<GgufBuilder::Tensor> tensors = builder.tensors;
+  for (GgufBuilder::Tensor tensor : tensors) {
+    if (!tensor.name.starts_with("blk.")) continue;
+    tensor.name = absl::StrCat("blk.", tensor.name[4] - '0' + 2, tensor.name.substr(5));
+    builder.tensors.push_back(tensor);
+  }
+  return builder;
+}
+
+TEST(GgufFamiliesTest, SmolLm3DoesNotRotateEveryFourthLayer) {
+  const std::vector<std::byte> bytes = LlamaNamed("smollm3").Build();
+
+  const auto model = OpenGgufFromMemory(bytes, "small.gguf");
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(MetadataText((*model)->metadata()),
+              HasSubstr("rope 10000 of 16 interleaved\nno rope in 0001"));
+}
+
+TEST(GgufFamiliesTest, GemmaScalesEmbeddingsAndHasItsNormsReady) {
+  const std::vector<std::byte> bytes = LlamaNamed("gemma").Build();
+
+  const auto model = OpenGgufFromMemory(bytes, "small.gguf");
+
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(MetadataText((*model)->metadata()),
+            "gemma: 4 layers of 32, 2/1 heads of 16, mlp 64 gelu-tanh, vocabulary 8 tied, "
+            "context 128\n"
+            "eps 1e-05, embedding scale 5.65685, rope 10000 of 16");
+}
+
 TEST(GgufFamiliesTest, LongRopeTablesOfPhiAreRead) {
   Pair pair("phi3");
   ASSERT_TRUE(pair.original.ok()) << pair.original.status();
