@@ -268,14 +268,38 @@ HWY_INLINE void AddScaled(const VU (&w)[kSteps], VF scale, const QuantizedGroup*
   }
 }
 
-// acc[m] += min * the sum of the activations of one half of a group.
-template <int kRows, int kFirst, int kLast>
-HWY_INLINE void AddHalfMin(VF min, const QuantizedGroup* const (&x)[kRows], VF (&acc)[kRows]) {
+// t[m] (+)= scale * dot + min * sum of activations, of steps [kFirst, kLast) of a group.
+template <TileFormat kFormat, int kRows, int kFirst, int kLast>
+HWY_INLINE void HalfWithMin(const VU (&w)[kSteps], VF scale, VF min,
+                            const QuantizedGroup* const (&x)[kRows], VF (&t)[kRows]) {
+  static_assert(OffsetShift<kFormat>() == 0);
   const DF df;
+  const DI di;
+  VI dot[kRows];
+  DotSteps<TraitsOf(kFormat).product_bits(), kRows, kFirst, kLast>(w, x, dot);
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m) {
-    const float sum = x[m]->scale * static_cast<float>(SumOfSteps<kFirst, kLast>(*x[m]));
-    acc[m] = hn::MulAdd(min, hn::Set(df, sum), acc[m]);
+    const VF sum = hn::ConvertTo(df, hn::Set(di, SumOfSteps<kFirst, kLast>(*x[m])));
+    const VF product = hn::Mul(scale, hn::ConvertTo(df, dot[m]));
+    t[m] = hn::MulAdd(min, sum, kFirst == 0 ? product : hn::Add(t[m], product));
+  }
+}
+
+// Adds a group with scales and mins for each half. Both halves are summed before they meet `acc`,
+// whose chain of sums is what one row waits for.
+template <TileFormat kFormat, int kRows>
+HWY_INLINE void AddHalvesWithMins(const VU (&w)[kSteps], const std::uint8_t* group, int lane,
+                                  const QuantizedGroup* const (&x)[kRows], VF (&acc)[kRows]) {
+  constexpr bool kWide = TraitsOf(kFormat).wide_scales;
+  const DF df;
+  VF t[kRows];
+  HalfWithMin<kFormat, kRows, 0, kSteps / 2>(w, LoadScale<kWide>(group, 0, lane),
+                                             LoadScale<kWide>(group, 2, lane), x, t);
+  HalfWithMin<kFormat, kRows, kSteps / 2, kSteps>(w, LoadScale<kWide>(group, 1, lane),
+                                                  LoadScale<kWide>(group, 3, lane), x, t);
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+    acc[m] = hn::MulAdd(t[m], hn::Set(df, x[m]->scale), acc[m]);
   }
 }
 
@@ -305,19 +329,16 @@ void TileRows(const std::uint8_t* tile, int num_groups, const QuantizedGroup* fi
       }
       LoadWeights<kFormat>(group + kTraits.scale_bytes() + 4 * lane, w);
       const VF scale = LoadScale<kTraits.wide_scales>(group, 0, lane);
-      if constexpr (kTraits.scale_columns == kGroup) {
+      if constexpr (kTraits.has_min && kTraits.scale_columns != kGroup) {
+        AddHalvesWithMins<kFormat, kRows>(w, group, lane, x, acc);
+      } else if constexpr (kTraits.scale_columns == kGroup) {
         AddScaled<kFormat, kRows, 0, kSteps>(w, scale, x, acc);
       } else {
         AddScaled<kFormat, kRows, 0, kSteps / 2>(w, scale, x, acc);
         const VF second = LoadScale<kTraits.wide_scales>(group, 1, lane);
         AddScaled<kFormat, kRows, kSteps / 2, kSteps>(w, second, x, acc);
       }
-      if constexpr (kTraits.has_min && kTraits.scale_columns != kGroup) {
-        const VF first_min = LoadScale<kTraits.wide_scales>(group, 2, lane);
-        AddHalfMin<kRows, 0, kSteps / 2>(first_min, x, acc);
-        const VF second_min = LoadScale<kTraits.wide_scales>(group, 3, lane);
-        AddHalfMin<kRows, kSteps / 2, kSteps>(second_min, x, acc);
-      } else if constexpr (kTraits.has_min || kTraits.has_zero) {
+      if constexpr (kTraits.scale_columns == kGroup && (kTraits.has_min || kTraits.has_zero)) {
         VF min;
         if constexpr (kTraits.has_zero) {
           min = MinOfZero(group, scale, lane);
