@@ -9,6 +9,19 @@
 namespace baton::engine::cpu {
 namespace {
 
+// Rows of a mixture that are computed at once: enough for each of a hundred experts to get some
+// dozens, few enough for their copies, experts_per_token each, to take some tens of megabytes.
+constexpr int kMixtureRows = 512;
+
+// Rows [first, first + count) of `x`, in `forms`.
+Activations Slice(const Activations& x, RowRange rows, const ActivationForms& forms) {
+  Activations slice = x;
+  slice.num_rows = rows.count;
+  slice.floats = forms.floats ? x.floats + rows.first * x.stride : nullptr;
+  slice.quantized = forms.quantized ? x.quantized + rows.first * x.groups : nullptr;
+  return slice;
+}
+
 // One task's block of a hidden layer: the results of two tiles, one group, of gate and up.
 struct GateUpBlock {
   alignas(64) float gate[2][kRowBlock * kTileRows];
@@ -57,7 +70,14 @@ void Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
   if (plan.num_experts == 0) {
     RunPlain(plan, layer.mlps[0], n, x);
   } else {
-    RunExperts(plan, layer, n, x);
+    const std::size_t columns = x.columns;
+    for (int first = 0; first < x.rows; first += kMixtureRows) {
+      const RowRange rows{first, std::min(kMixtureRows, x.rows - first)};
+      const Matrix part{x.f32() + first * columns, rows.count, x.columns};
+      Route(plan, layer.router, Slice(n, rows, {.floats = true}));
+      RunExperts(plan, layer, Slice(n, rows, forms), part,
+                 plan.post_norms ? added_.data() + first * columns : nullptr);
+    }
   }
   if (plan.post_norms) {
     AddNormalized(pool_, added_.data(), layer.mlp_post_norm, plan.norm_eps, x);
@@ -79,8 +99,8 @@ void Mlp::RunPlain(const LayerPlan& plan, const MlpWeights& mlp, const Activatio
   });
 }
 
-void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x) {
-  Route(plan, layer.router, n);
+void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x,
+                     float* added) {
   shares_.clear();
   for (const ExpertGroups::Group& group : groups_.groups()) {
     shares_.push_back({&layer.mlps[group.expert], {group.first_slot, group.num_slots}});
@@ -98,7 +118,7 @@ void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activat
   ForRows(pool_, x.rows, [&](int row, int) {
     const std::size_t first = static_cast<std::size_t>(row) * count;
     const auto part = [&](int i) { return out + groups_.slots()[first + i] * columns; };
-    float* sum = plan.post_norms ? added_.data() + row * columns : part(0);
+    float* sum = added != nullptr ? added + row * columns : part(0);
     for (int i = 0; i < count; ++i) {
       const float weight = choices_[first + i].weight;
       const float* from = part(i);
@@ -108,7 +128,7 @@ void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activat
         for (std::size_t c = 0; c < columns; ++c) sum[c] += weight * from[c];
       }
     }
-    if (plan.post_norms) return;
+    if (added != nullptr) return;
     float* to = x.f32() + row * columns;
     for (std::size_t c = 0; c < columns; ++c) to[c] += sum[c];
   });
@@ -116,12 +136,10 @@ void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activat
 
 // The router's weights are few and its choice is discrete: float products whatever its format.
 void Mlp::Route(const LayerPlan& plan, const Linear& router, const Activations& n) {
-  Activations floats = n;
-  floats.quantized = nullptr;
   const std::size_t stride = plan.num_experts;
   float* logits = logits_.Reserve(n.num_rows * stride);
   const PackedMatrix* parts[] = {&router.matrix};
-  MatMul(pool_, gate_input_.Apply(floats, router.matrix), parts,
+  MatMul(pool_, gate_input_.Apply(n, router.matrix), parts,
          [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
            StoreBlock(block, router.BiasFrom(column), rows, num_columns, stride,
                       logits + first_row * stride + column);

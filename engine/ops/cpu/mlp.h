@@ -34,8 +34,11 @@ class Mlp {
   };
   // Adds the MLP of all rows of `n` to x or, where there is a post norm, writes it to added_.
   void RunPlain(const LayerPlan& plan, const MlpWeights& mlp, const Activations& n, Matrix x);
-  void RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x);
-  // Fills groups_ and choices_.
+  // Adds the mixture of experts of the rows that Route saw to x or, where `added` is not null,
+  // writes it there.
+  void RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x,
+                  float* added);
+  // Fills groups_ and choices_.   n: as floats only
   void Route(const LayerPlan& plan, const Linear& router, const Activations& n);
   // act(gate) * up of the rows of every share, in the forms that its down matrices read.
   Activations GateUp(Activation activation, std::span<const Share> shares, const Activations& x);

@@ -313,6 +313,37 @@ TEST(CpuOpsShapesTest, MlpsOfAnySize) {
   }
 }
 
+// Property: of more rows than a mixture takes at once, each has the bits that it has alone.
+TEST(CpuOpsShapesTest, ExpertsOfManyRowsAreThoseOfEachRowAlone) {
+  auto metadata = MetadataOf(Family::kMixtral);
+  for (const bool post_norms : {false, true}) {
+    metadata.post_norms = post_norms;
+    const auto checkpoint = testing::MakeRandomCheckpoint(metadata, DType::kQ4_1, 5);
+    const ModelPlan plan = *MakeModelPlan(checkpoint->metadata(), 64);
+    const auto ops = MakeCpuOps({.num_threads = 2});
+    const auto layer = *ops->LoadLayer(*checkpoint, plan, 0);
+    constexpr int kRows = 1100;
+    const int columns = plan.hidden_size;
+    const auto together = ops->NewMatrix(kRows, columns);
+    const auto alone = ops->NewMatrix(1, columns);
+    std::mt19937 random(3);
+    std::normal_distribution<float> value;
+    for (int i = 0; i < kRows * columns; ++i) together->matrix().f32()[i] = value(random);
+    const std::vector<float> before(together->matrix().f32(),
+                                    together->matrix().f32() + kRows * columns);
+
+    ASSERT_TRUE(ops->Mlp(plan, 0, *layer, together->matrix()).ok());
+
+    for (int row = 0; row < kRows; row += 73) {
+      std::copy_n(before.data() + row * columns, columns, alone->matrix().f32());
+      ASSERT_TRUE(ops->Mlp(plan, 0, *layer, alone->matrix()).ok());
+      EXPECT_TRUE(std::equal(alone->matrix().f32(), alone->matrix().f32() + columns,
+                             together->matrix().f32() + row * columns))
+          << "row " << row;
+    }
+  }
+}
+
 TEST(CpuOpsErrorsTest, RefusesShapesThatDisagree) {
   const auto metadata = testing::TinyMetadata();
   const auto checkpoint = testing::MakeRandomCheckpoint(metadata, DType::kF32, 5);
