@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "common/check.h"
+#include "text/incremental_detokenizer.h"
 #include "text/jinja/program.h"
 #include "text/jinja/value.h"
 #include "text/tokenizer.h"
@@ -46,6 +47,11 @@ inline void RunTokenizerJsonInput(std::string_view json) {
           (*tokenizer)->Encode(text, {.add_special_tokens = special, .parse_special = special});
       for (const std::int32_t id : ids) (*tokenizer)->TokenBytes(id);
       BATON_CHECK(IsValidUtf8((*tokenizer)->Decode(ids, special)), "decoded text is not UTF-8");
+      IncrementalDetokenizer stream(**tokenizer, special);
+      for (const std::int32_t id : ids) {
+        BATON_CHECK(IsValidUtf8(stream.Append(id)), "a stream's text is not UTF-8");
+      }
+      BATON_CHECK(IsValidUtf8(stream.Finish()), "a stream's end is not UTF-8");
     }
   }
 }

@@ -1,8 +1,9 @@
 """Writes seed corpora for the text fuzzers: text_seeds.py CORPUS.
 
 Jinja: the snippets of tests/golden and, where BATON_TOKENIZERS names a directory of real tokenizers
-(scripts/get_tokenizers.sh), their chat templates. tokenizer.json: the real files cut down to a few
-hundred tokens, with every part but the vocabulary as it is. config.json: the golden checkpoints'.
+(scripts/get_tokenizers.sh), their chat templates. tokenizer.json: the parts of tests/golden, and the
+real files cut down to a few hundred tokens, with every part but the vocabulary as it is.
+config.json: the golden checkpoints'.
 """
 import json
 import os
@@ -55,9 +56,21 @@ def cut_tokenizer(tokenizer):
     return json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
 
 
+def write_parts(folder):
+    """Each part of the golden files, as the one part of a small tokenizer.json."""
+    plain = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, " ": 3}, "merges": ["a b"]}, "decoder": {"type": "Fuse"}}
+    with open(GOLDEN / "tokenizer_parts" / "parts.jsonl", encoding="utf-8") as lines:
+        for number, line in enumerate(lines):
+            golden = json.loads(line)
+            kind, part = golden["kind"], golden["part"]
+            file = part if kind == "file" else {**plain, kind: part}
+            write(folder, f"part-{number}", json.dumps(file, ensure_ascii=False, separators=(",", ":")))
+
+
 def main():
     corpus = pathlib.Path(sys.argv[1])
     write_snippets(corpus / "jinja")
+    write_parts(corpus / "tokenizer_json")
     for config in sorted((GOLDEN / "arch").glob("**/config.json")):
         name = "-".join(config.parent.relative_to(GOLDEN / "arch").parts)
         write(corpus / "config_json", name, config.read_text(encoding="utf-8"))

@@ -81,7 +81,16 @@ absl::Status ReadDecoder(JsonPart root, TokenDecoder& tokens, TextStrip& strip) 
   if (!Member(root, "decoder")) return Unsupported("decoder", "none", kSupported);
   BATON_ASSIGN_OR_RETURN(const std::vector<JsonPart> steps, StepsOf(root, "decoder", "decoders"));
   Stage stage = Stage::kTokens;
+  double growth = 1.0;
   for (const JsonPart step : steps) {
+    if (TypeOf(step) == "Replace") {
+      BATON_ASSIGN_OR_RETURN(const double factor, GrowthOfReplace(step));
+      growth *= factor;
+    }
+    if (growth > kMaxGrowth) {
+      return Unsupported("decoder", absl::StrCat("a token may become ", growth, " times as long"),
+                         absl::StrCat("those that make it up to ", kMaxGrowth, " times as long"));
+    }
     BATON_ASSIGN_OR_RETURN(stage, ReadStep(step, stage, tokens, strip));
   }
   return absl::OkStatus();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "text/tokenizer/precompiled_normalizer.h"
@@ -9,6 +11,11 @@ namespace {
 constexpr std::string_view kSupported =
     "NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase, StripAccents, Nmt, Precompiled, "
     "ByteLevel, Sequence";
+
+absl::StatusOr<PrecompiledCharsmap> ReadCharsmap(JsonPart step) {
+  BATON_ASSIGN_OR_RETURN(const std::string base64, StringMember(step, "precompiled_charsmap"));
+  return CharsmapFromBase64(base64);
+}
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(JsonPart step) {
   const std::string type = TypeOf(step);
@@ -33,20 +40,56 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(JsonPart step) {
   if (type == "StripAccents") return MakeStripAccents();
   if (type == "Nmt") return MakeNmt();
   if (type == "Precompiled") {
-    BATON_ASSIGN_OR_RETURN(const std::string map, StringMember(step, "precompiled_charsmap", ""));
-    return MakePrecompiledNormalizer(map);
+    BATON_ASSIGN_OR_RETURN(PrecompiledCharsmap map, ReadCharsmap(step));
+    return MakePrecompiledNormalizer(std::move(map));
   }
   if (type == "ByteLevel") return MakeByteAlphabetNormalizer();
   return Unsupported("normalizer", type, kSupported);
 }
 
+// How many times longer a step may make a text, in bytes. What a Prepend adds is as long as in the
+// file.
+absl::StatusOr<double> GrowthOf(JsonPart step) {
+  const std::string type = TypeOf(step);
+  if (type == "Replace") return GrowthOfReplace(step);
+  if (type == "Precompiled") {
+    BATON_ASSIGN_OR_RETURN(const PrecompiledCharsmap map, ReadCharsmap(step));
+    return static_cast<double>(std::max<std::size_t>(1, map.longest_replacement()));
+  }
+  if (type == "NFKC" || type == "NFKD") return 11.0;  // U+FDFA
+  if (type == "NFC" || type == "NFD") return 3.0;
+  if (type == "ByteLevel") return 2.0;
+  if (type == "Lowercase") return 1.5;
+  return 1.0;
+}
+
 }  // namespace
+
+absl::StatusOr<double> GrowthOfReplace(JsonPart part) {
+  BATON_ASSIGN_OR_RETURN(const std::string content, StringMember(part, "content", ""));
+  const std::optional<JsonPart> pattern = Member(part, "pattern");
+  std::string literal;
+  if (pattern) {
+    BATON_ASSIGN_OR_RETURN(literal, StringMember(*pattern, "String", ""));
+  }
+  const auto size = static_cast<double>(content.size());
+  if (literal.empty()) return size + 1;  // may match between any two characters
+  return std::max(1.0, size / static_cast<double>(literal.size()));
+}
 
 absl::Status AddNormalizers(JsonPart root, Pipeline& pipeline) {
   BATON_ASSIGN_OR_RETURN(const std::vector<JsonPart> steps,
                          StepsOf(root, "normalizer", "normalizers"));
+  double growth = 1.0;
   for (const JsonPart step : steps) {
     BATON_ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> normalizer, ReadNormalizer(step));
+    BATON_ASSIGN_OR_RETURN(const double factor, GrowthOf(step));
+    growth *= factor;
+    if (growth > kMaxGrowth) {
+      return Unsupported("normalizers",
+                         absl::StrCat("a text may become ", growth, " times as long"),
+                         absl::StrCat("those that make it up to ", kMaxGrowth, " times as long"));
+    }
     pipeline.normalizers.push_back(std::move(normalizer));
   }
   return absl::OkStatus();

@@ -11,6 +11,7 @@ namespace baton::text {
 namespace {
 
 constexpr int kMaxSequenceDepth = 16;
+constexpr std::size_t kMaxSteps = 64;
 
 absl::Status AddSteps(JsonPart part, std::string_view key, int depth,
                       std::vector<JsonPart>& steps) {
@@ -98,6 +99,10 @@ absl::StatusOr<std::vector<JsonPart>> StepsOf(JsonPart root, std::string_view pa
   std::vector<JsonPart> steps;
   if (const std::optional<JsonPart> first = Member(root, part)) {
     BATON_RETURN_IF_ERROR(AddSteps(*first, key, 0, steps));
+  }
+  if (steps.size() > kMaxSteps) {
+    return Unsupported(part, absl::StrCat("a Sequence of ", steps.size(), " steps"),
+                       absl::StrCat("up to ", kMaxSteps));
   }
   return steps;
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "text/tokenizer/builders.h"
@@ -123,6 +125,12 @@ absl::Status AddStep(JsonPart step, bool leaves_bytes, std::vector<Step>& steps)
 absl::Status AddPreTokenizers(JsonPart root, bool model_takes_bytes, Pipeline& pipeline) {
   BATON_ASSIGN_OR_RETURN(const std::vector<JsonPart> steps,
                          StepsOf(root, "pre_tokenizer", "pretokenizers"));
+  // Each spells a character beyond ASCII with twice as many bytes.
+  constexpr int kMaxByteLevels = 4;
+  if (std::count_if(steps.begin(), steps.end(),
+                    [](JsonPart step) { return TypeOf(step) == "ByteLevel"; }) > kMaxByteLevels) {
+    return Unsupported("pre_tokenizer", absl::StrCat("more than ", kMaxByteLevels, " ByteLevel"));
+  }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const bool leaves_bytes = model_takes_bytes && i + 1 == steps.size();
     BATON_RETURN_IF_ERROR(AddStep(steps[i], leaves_bytes, pipeline.pre_tokenizers));

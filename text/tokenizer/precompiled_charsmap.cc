@@ -1,5 +1,7 @@
 #include "text/tokenizer/precompiled_charsmap.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "text/utf8.h"
 
@@ -42,6 +44,16 @@ absl::StatusOr<PrecompiledCharsmap> PrecompiledCharsmap::Parse(std::string_view 
   if (map.replacements_.back() != '\0') return Damaged("the last replacement has no end");
   if (!IsValidUtf8(map.replacements_)) return Damaged("a replacement is not valid UTF-8");
   return map;
+}
+
+std::size_t PrecompiledCharsmap::longest_replacement() const {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < replacements_.size();) {
+    const std::size_t end = replacements_.find('\0', begin);
+    longest = std::max(longest, end - begin);
+    begin = end + 1;
+  }
+  return longest;
 }
 
 PrecompiledCharsmap::Match PrecompiledCharsmap::Prefix(std::string_view text, bool longest) const {

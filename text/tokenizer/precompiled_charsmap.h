@@ -28,6 +28,8 @@ class PrecompiledCharsmap {
   // The shortest one.
   Match ShortestPrefix(std::string_view text) const { return Prefix(text, /*longest=*/false); }
 
+  std::size_t longest_replacement() const;  // in bytes
+
  private:
   PrecompiledCharsmap() = default;
   Match Prefix(std::string_view text, bool longest) const;

@@ -10,8 +10,6 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "common/status.h"
-#include "text/tokenizer/precompiled_charsmap.h"
 #include "text/utf8.h"
 
 namespace baton::text {
@@ -81,13 +79,16 @@ class PrecompiledNormalizer final : public Normalizer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Normalizer>> MakePrecompiledNormalizer(std::string_view base64) {
+std::unique_ptr<Normalizer> MakePrecompiledNormalizer(PrecompiledCharsmap map) {
+  return std::make_unique<PrecompiledNormalizer>(std::move(map));
+}
+
+absl::StatusOr<PrecompiledCharsmap> CharsmapFromBase64(std::string_view base64) {
   std::string bytes;
   if (!absl::Base64Unescape(absl::string_view(base64.data(), base64.size()), &bytes)) {
     return absl::InvalidArgumentError("damaged: precompiled_charsmap is not base64");
   }
-  BATON_ASSIGN_OR_RETURN(PrecompiledCharsmap map, PrecompiledCharsmap::Parse(bytes));
-  return std::make_unique<PrecompiledNormalizer>(std::move(map));
+  return PrecompiledCharsmap::Parse(bytes);
 }
 
 }  // namespace baton::text

@@ -26,6 +26,12 @@ absl::Status AddPreTokenizers(JsonPart root, bool model_takes_bytes, Pipeline& p
 // A pattern of a Split or Replace: {"String": ...} or {"Regex": ...}.
 absl::StatusOr<std::unique_ptr<Pattern>> ReadPattern(JsonPart part);
 
+// How many times longer a Replace may make a text, in bytes.
+absl::StatusOr<double> GrowthOfReplace(JsonPart part);
+// Steps that together might make a text longer by more than this are refused: no real file needs
+// it, and a text of one kilobyte must not fill the memory.
+inline constexpr double kMaxGrowth = 4000;
+
 struct JsonModel {
   std::unique_ptr<TokenModel> model;
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;  // as spelled in the file
