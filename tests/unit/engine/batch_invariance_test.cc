@@ -226,11 +226,10 @@ std::vector<Case> AllCases() {
     for (const Family family : {Family::kGemma, Family::kMixtral, Family::kMistral}) {
       for (const DType dtype : {DType::kF32, DType::kQ4_1}) cases.push_back({setup, dtype, family});
     }
-    if (setup.backend == testing::Backend::kReference) continue;
     cases.push_back({setup, DType::kQ2_K});
     // With columns in act-order.
     cases.push_back({setup, DType::kInt4});
-    cases.push_back({setup, DType::kInt4, /*all_features=*/true});
+    cases.push_back({setup, DType::kInt4, Family::kEverything});
   }
   return cases;
 }
