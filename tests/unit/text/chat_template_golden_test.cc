@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/text/chat_template_support.h"
@@ -85,22 +87,25 @@ bool NeedsFitting(const Json& line) {
 }
 
 // The same conversation in the form that the golden README recommends, written by hand.
-Json Fitted(Json line, bool calls_want_text) {
+Json Fitted(Json line, const ChatTemplateTraits& traits) {
+  using CallContent = ChatTemplateTraits::CallContent;
   for (Json& message : line["messages"]) {
     if (message.contains("tool_calls")) {
       if (!HasContent(message)) {
-        message["content"] = calls_want_text ? Json() : Json("");
+        message["content"] = traits.call_content == CallContent::kEmpty ? Json("") : Json();
+        if (traits.call_content == CallContent::kAbsent) message.erase("content");
       }
       for (Json& call : message["tool_calls"]) {
         Json& arguments = call["function"]["arguments"];
-        if (calls_want_text && arguments.is_object()) {
+        const bool as_text = traits.takes_call_arguments_as_text;
+        if (as_text && arguments.is_object()) {
           arguments = *jinja::DumpJson(testing::ToValue(arguments));
-        } else if (!calls_want_text && arguments.is_string()) {
+        } else if (!as_text && arguments.is_string()) {
           arguments = Json::parse(arguments.get<std::string>());
         }
       }
     }
-    if (message["content"].is_array()) {
+    if (message.value("content", Json()).is_array() && !traits.takes_content_parts) {
       std::string text;
       for (const Json& part : message["content"]) {
         text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
@@ -117,6 +122,7 @@ TEST_F(ChatTemplateGoldenTest, FittingChangesNothingThatATemplateCanTake) {
     ASSERT_NE(chat_template, nullptr) << golden.label;
     for (const Json& line : golden.lines) {
       if (NeedsFitting(line)) continue;
+      if (line.contains("error") && line["error"]["kind"] != "raise_exception") continue;
       SCOPED_TRACE(golden.label + ": " + line["case"].get<std::string>());
       ExpectOutcome(RenderFitted(*chat_template, line), line);
     }
@@ -131,10 +137,7 @@ TEST_F(ChatTemplateGoldenTest, FitsWhatClientsSendToWhatTheTemplateTakes) {
     for (const Json& line : golden.lines) {
       if (!NeedsFitting(line)) continue;
       SCOPED_TRACE(golden.label + ": " + line["case"].get<std::string>());
-      // Gemma 3's template looks into content parts itself.
-      const bool takes_parts =
-          golden.label == "gemma3" && line["messages"][0]["content"].is_array();
-      const Json by_hand = takes_parts ? line : Fitted(line, golden.label == "deepseek_v3");
+      const Json by_hand = Fitted(line, chat_template->traits());
 
       const auto expected = Render(*chat_template, ToInput(by_hand));
       const auto fitted = RenderFitted(*chat_template, line);
@@ -151,9 +154,24 @@ TEST_F(ChatTemplateGoldenTest, FitsWhatClientsSendToWhatTheTemplateTakes) {
   }
 }
 
+const char* const kKnownLabels[] = {"llama3_2",
+                                    "qwen3",
+                                    "qwen2_5",
+                                    "smollm2",
+                                    "deepseek_v3",
+                                    "gemma3",
+                                    "mistral_nemo",
+                                    "command_r_plus:default",
+                                    "command_r_plus:tool_use",
+                                    "command_r_plus:rag"};
+
 // Only the templates' own refusals are left: of roles, call ids and parallel calls.
 TEST_F(ChatTemplateGoldenTest, FailsOnNoFittedConversationButByTheTemplatesOwnWord) {
   for (const GoldenTemplate& golden : testing::GoldenTemplates()) {
+    if (std::find(std::begin(kKnownLabels), std::end(kKnownLabels), golden.label) ==
+        std::end(kKnownLabels)) {
+      continue;  // another golden set
+    }
     const auto chat_template = Compile(golden);
     ASSERT_NE(chat_template, nullptr) << golden.label;
     for (const Json& line : golden.lines) {
