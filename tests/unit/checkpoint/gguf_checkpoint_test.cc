@@ -144,6 +144,63 @@ TEST(GgufCheckpointTest, EndsAreFoundByTextWhenNoneIsDeclared) {
   EXPECT_THAT((*opened).text_assets().eos_ids, ElementsAre(0, 1));
 }
 
+TEST(GgufCheckpointTest, OldSentencePieceFilesHaveTheUsualIds) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("tokenizer.ggml.model", std::string("llama"));
+  builder.Remove("tokenizer.ggml.bos_token_id");
+  builder.Remove("tokenizer.ggml.eos_token_id");
+  builder.Remove("tokenizer.ggml.unknown_token_id");
+
+  const Opened opened(builder);
+
+  ASSERT_TRUE(opened.model.ok()) << opened.model.status();
+  EXPECT_EQ((*opened).text_assets().bos_id, 1);
+  EXPECT_EQ((*opened).text_assets().gguf->eos_id, 2);
+  EXPECT_EQ((*opened).text_assets().gguf->unk_id, 0);
+}
+
+TEST(GgufCheckpointTest, ReadsWhatUnigramVocabulariesHave) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("tokenizer.ggml.model", std::string("t5"));
+  builder.Set("tokenizer.ggml.eos_token_id", 3u);
+  builder.Set("tokenizer.ggml.remove_extra_whitespaces", true);
+  builder.Set("tokenizer.ggml.precompiled_charsmap", std::vector<std::int32_t>{0, -1, 255, 65});
+
+  const Opened opened(builder);
+
+  ASSERT_TRUE(opened.model.ok()) << opened.model.status();
+  const GgufVocabulary& vocabulary = *(*opened).text_assets().gguf;
+  EXPECT_FALSE(vocabulary.add_bos);
+  EXPECT_TRUE(vocabulary.add_eos);
+  EXPECT_TRUE(vocabulary.add_space_prefix);
+  EXPECT_TRUE(vocabulary.remove_extra_whitespaces);
+  EXPECT_EQ(vocabulary.precompiled_charsmap, std::string("\0\xFF\xFF"
+                                                         "A",
+                                                         4));
+  EXPECT_EQ(vocabulary.eos_id, 3);
+  EXPECT_EQ(vocabulary.unk_id, 2);
+}
+
+TEST(GgufCheckpointTest, RefusesACharsmapOfWhatAreNoBytes) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("tokenizer.ggml.precompiled_charsmap", std::vector<std::int32_t>{1, 256});
+
+  const Opened opened(builder);
+
+  EXPECT_EQ(opened.model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(opened.model.status().message().find("not a byte: 256"), absl::string_view::npos);
+}
+
+TEST(GgufCheckpointTest, KnowsPhi3ByItsName) {
+  GgufBuilder builder = SmallLlamaGguf();
+  builder.Set("general.name", std::string("Phi-3 Mini 4k"));
+
+  const Opened opened(builder);
+
+  ASSERT_TRUE(opened.model.ok()) << opened.model.status();
+  EXPECT_TRUE((*opened).text_assets().gguf->special_tokens_strip_right);
+}
+
 TEST(GgufCheckpointTest, SentencePieceModelsBeginWithBosUnlessToldOtherwise) {
   GgufBuilder builder = SmallLlamaGguf();
   builder.Set("tokenizer.ggml.model", std::string("llama"));
