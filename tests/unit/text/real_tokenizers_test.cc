@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <memory>
 #include <random>
@@ -174,38 +173,13 @@ TEST_P(RealTokenizerTest, DeltasTogetherAreTheWholeText) {
   }
 }
 
-double CpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double SecondsToEncode(const Tokenizer& tokenizer, std::string_view unit, std::size_t num_bytes) {
-  std::string text;
-  while (text.size() < num_bytes) text += unit;
-  const double begin = CpuSeconds();
-  const Ids ids = tokenizer.Encode(text);
-  const std::string decoded = tokenizer.Decode(ids, /*skip_special_tokens=*/false);
-  const double seconds = CpuSeconds() - begin;
-  EXPECT_FALSE(decoded.empty());
-  return seconds;
-}
-
-// Four times the text may take little more than four times the work, whatever is repeated: where it
-// is quadratic, it takes sixteen. Processor time, and the best of some tries, since others use the
-// machine too.
 TEST_P(RealTokenizerTest, TimeGrowsAsTheTextDoes) {
   const Tokenizer* tokenizer = RealTokenizer(GetParam());
   if (tokenizer == nullptr) return;
-  constexpr std::size_t kSmall = std::size_t{1} << 16;
   for (const char* unit : {"a", "A", " ", "\n", " \n", "7", "-", "<", "\u2581", "\u4f60", "e\u0301",
                            "\u0301", "\U0001F600", "\x01", "aB", "'s", "x "}) {
-    double best = 1e9;
-    for (int attempt = 0; attempt < 5 && best > 8; ++attempt) {
-      const double small = SecondsToEncode(*tokenizer, unit, kSmall);
-      best = std::min(best, SecondsToEncode(*tokenizer, unit, 4 * kSmall) / small);
-    }
-    EXPECT_LE(best, 8) << "repeated: " << Json(unit).dump();
+    EXPECT_LE(testing::TimeOfFourfoldText(*tokenizer, unit), 8)
+        << "repeated: " << Json(unit).dump();
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
@@ -23,6 +25,23 @@ const Tokenizer* MakeTokenizer(const checkpoint::TextAssets& assets) {
   auto made = Tokenizer::Create(assets);
   EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? made->release() : nullptr;
+}
+
+double CpuSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double SecondsToEncode(const Tokenizer& tokenizer, std::string_view unit, std::size_t num_bytes) {
+  std::string text;
+  while (text.size() < num_bytes) text += unit;
+  const double begin = CpuSeconds();
+  const std::vector<std::int32_t> ids = tokenizer.Encode(text);
+  const std::string decoded = tokenizer.Decode(ids, /*skip_special_tokens=*/false);
+  const double seconds = CpuSeconds() - begin;
+  EXPECT_FALSE(decoded.empty());
+  return seconds;
 }
 
 void SkipForLackOfSmolLm2() { GTEST_SKIP() << "SmolLM2 is not here, and BATON_NO_DOWNLOAD is set"; }
@@ -80,6 +99,16 @@ const Tokenizer* SmolLm2Tokenizer() {
   if (assets == nullptr) return nullptr;
   static const Tokenizer* tokenizer = MakeTokenizer(*assets);
   return tokenizer;
+}
+
+double TimeOfFourfoldText(const Tokenizer& tokenizer, std::string_view unit) {
+  constexpr std::size_t kSmall = std::size_t{1} << 16;
+  double best = 1e9;
+  for (int attempt = 0; attempt < 5 && best > 8; ++attempt) {
+    const double small = SecondsToEncode(tokenizer, unit, kSmall);
+    best = std::min(best, SecondsToEncode(tokenizer, unit, 4 * kSmall) / small);
+  }
+  return best;
 }
 
 std::string Describe(std::size_t line, std::string_view text) {

@@ -31,6 +31,11 @@ const checkpoint::TextAssets& TinyAssets();
 const checkpoint::TextAssets* SmolLm2Assets();
 const Tokenizer* SmolLm2Tokenizer();
 
+// How many times as long four times the text takes to encode and decode, where the text is `unit`
+// again and again: little more than 4, but 16 where time is quadratic. Processor time, and the best
+// of some tries, since others use the machine too.
+double TimeOfFourfoldText(const Tokenizer& tokenizer, std::string_view unit);
+
 // "line N: text" for SCOPED_TRACE, shortened.
 std::string Describe(std::size_t line, std::string_view text);
 

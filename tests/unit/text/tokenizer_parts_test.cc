@@ -115,5 +115,21 @@ TEST(TokenizerPartsTest, WholeFilesDoAsTheReferenceDoes) {
   }
 }
 
+// Whatever parts a file has: models, steps and added tokens that take white space along.
+TEST(TokenizerPartsTest, TimeGrowsAsTheTextDoes) {
+  for (const Json& line : Lines("file")) {
+    SCOPED_TRACE(Name(line));
+    checkpoint::TextAssets assets;
+    Json file = line["part"];
+    for (Json& token : file["added_tokens"]) token["rstrip"] = token["content"] == "\n";
+    assets.tokenizer_json = file.dump();
+    const auto tokenizer = Tokenizer::Create(assets);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (const char* unit : {"a", "x\n", "\n", "x \u4f60", "e\u0301", "<mask> "}) {
+      EXPECT_LE(testing::TimeOfFourfoldText(**tokenizer, unit), 8) << Json(unit).dump();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton::text
