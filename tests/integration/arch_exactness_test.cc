@@ -226,10 +226,15 @@ TEST_P(ArchPreemptionTest, GivesTheSameTokensWhenPreempted) {
   }
   const auto tight = Start({"--role=both", kFewBlocks});
   ASSERT_NE(tight, nullptr);
-  ExpectTogether(*tight, alone);
-  if (Fingerprint().WidestWindow() == 0) {
-    EXPECT_GT(tight->Metric("decode-0", "baton_decode_preemptions_total"), 0);
+  // Answers take milliseconds, so that all of a round may happen to come one after the other.
+  const auto preempted = [&] {
+    return tight->Metric("decode-0", "baton_decode_preemptions_total") > 0;
+  };
+  const int num_rounds = Fingerprint().WidestWindow() == 0 ? 100 : 1;
+  for (int round = 0; round < num_rounds && !preempted() && !HasFailure(); ++round) {
+    ExpectTogether(*tight, alone);
   }
+  EXPECT_TRUE(preempted() || num_rounds == 1);
   EXPECT_TRUE(BooksAreBalancedAndIdle(*tight, {"decode-0"}));
 }
 
