@@ -5,18 +5,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tests/support/golden_data.h"
 #include "tests/support/local_cluster.h"
 
 namespace baton::testing {
 
-// One prompt of a golden set (tests/golden/*/greedy.jsonl).
-struct GoldenPrompt {
-  std::string id;
-  std::vector<std::int32_t> prompt_ids;
-  std::vector<std::int32_t> output_ids;
-  std::vector<double> margins;  // top-1 minus top-2 logit per output token
-};
-// BATON_GOLDEN_DIR, or the copy in the repository.
+// The prompts of a golden set (tests/golden/*/greedy.jsonl), from BATON_GOLDEN_DIR or the copy in
+// the repository.
 std::vector<GoldenPrompt> ReadGoldenPrompts(const std::string& set);
 
 // How to sample: temperature 0 when greedy, else a fixed seed with temperature, top_p and a

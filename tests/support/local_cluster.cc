@@ -39,11 +39,6 @@ std::string TinyModelPath() {
   return Environment("BATON_MODELS_DIR", BATON_SOURCE_DIR "/models") + "/tiny/target";
 }
 
-std::string SmolLm2Path() {
-  const std::string cache = Environment("XDG_CACHE_HOME", Environment("HOME", "/root") + "/.cache");
-  return Environment("BATON_SMOLLM2", cache + "/baton/models/SmolLM2-135M-Instruct.Q4_1.gguf");
-}
-
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
     const std::string& model, const std::vector<std::string>& flags,
     const std::map<std::string, std::string>& environment) {

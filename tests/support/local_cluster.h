@@ -16,9 +16,8 @@
 
 namespace baton::testing {
 
-// `models/tiny/target`, and the default chat model's file (BATON_SMOLLM2, else the cache).
+// `models/tiny/target`.
 std::string TinyModelPath();
-std::string SmolLm2Path();
 
 // A real cluster: `baton serve` with every port picked by the system, as child processes that end
 // with the test. Not thread-safe; several clients may talk to its ports at once.
