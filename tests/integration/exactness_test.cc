@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "tests/support/completions.h"
+#include "tests/support/test_paths.h"
 
 namespace baton::testing {
 namespace {
