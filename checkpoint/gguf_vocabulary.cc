@@ -85,8 +85,9 @@ absl::Status ReadTypes(const GgufMetadata& metadata, GgufVocabulary& vocabulary)
   const std::size_t num_tokens = vocabulary.tokens.size();
   BATON_ASSIGN_OR_RETURN(const auto types, metadata.Integers(kKey));
   if (!types.has_value()) {
-    vocabulary.types.assign(num_tokens, TokenType::kNormal);
-    return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "missing key: ", Quoted(kKey),
+        ", without which special tokens can't be told from text; convert the model anew"));
   }
   BATON_RETURN_IF_ERROR(CheckLength(kKey, types->size(), num_tokens));
   vocabulary.types.reserve(num_tokens);

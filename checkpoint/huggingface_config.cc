@@ -28,12 +28,25 @@ constexpr FixedSetting kNeverOther[] = {
     {"clip_qkv", "null"},
 };
 
+// Some libraries choose the class by the one key and some by the other. A type that no family has
+// ("Yi", "mistral3") says nothing.
+absl::Status CheckModelType(const Family& family, std::string_view name, std::string_view type) {
+  const Family* other = FindFamilyByModelType(type);
+  if (other == nullptr || other == &family) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("keys disagree: 'architectures' names ", Quoted(name), ", 'model_type' is ",
+                   Quoted(type), ", which are different families; correct the wrong one"));
+}
+
 absl::StatusOr<const Family*> ReadFamily(const JsonObject& config) {
   BATON_ASSIGN_OR_RETURN(const auto classes, config.Strings("architectures"));
-  if (classes.has_value() && !classes->empty()) {
-    return FindFamily(FileFormat::kHuggingFace, classes->front());
-  }
   BATON_ASSIGN_OR_RETURN(const auto type, config.String("model_type"));
+  if (classes.has_value() && !classes->empty()) {
+    BATON_ASSIGN_OR_RETURN(const Family* family,
+                           FindFamily(FileFormat::kHuggingFace, classes->front()));
+    BATON_RETURN_IF_ERROR(CheckModelType(*family, classes->front(), type.value_or("")));
+    return family;
+  }
   if (!type.has_value()) {
     return absl::InvalidArgumentError("missing key: 'architectures', the model's class");
   }

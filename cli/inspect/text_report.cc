@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -61,12 +60,27 @@ std::string IdText(const router::ServedModel& model, std::int32_t id) {
   return absl::StrCat(id, " ", Spelled(model.tokenizer->TokenBytes(id)));
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+// Much more than the largest request that a router takes by default.
+constexpr std::size_t kMaxRequestBytes = std::size_t{64} << 20;
+
+// Reads pipes too, so that a request can come from another program.
+absl::StatusOr<std::string> ReadRequest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text;
+  std::vector<char> piece(std::size_t{1} << 16);
+  while (file.good() && text.size() <= kMaxRequestBytes) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (text.size() > kMaxRequestBytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: more than %d bytes; give a file with one chat request", path, kMaxRequestBytes));
+  }
+  if (!file.eof()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, "; give a file with one chat request"));
+  }
+  return text;
 }
 
 // What each template makes of a request's forms that it cannot take as they are.
@@ -132,7 +146,7 @@ void PrintTokens(const router::ServedModel& model, const std::string& text) {
 }
 
 absl::Status PrintRendered(const router::ServedModel& model, const std::string& path) {
-  BATON_ASSIGN_OR_RETURN(std::string body, ReadFile(path));
+  BATON_ASSIGN_OR_RETURN(std::string body, ReadRequest(path));
   const absl::string_view trimmed = absl::StripLeadingAsciiWhitespace(body);
   if (!trimmed.empty() && trimmed.front() == '[') body = absl::StrCat("{\"messages\":", body, "}");
   auto request = router::ParseChatRequest(body);

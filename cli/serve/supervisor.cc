@@ -131,7 +131,8 @@ void Supervisor::OnExit(Child& child, int wait_status) {
     return;
   }
   if (!child.ready) ++child.failed_starts;
-  if (!child.ever_ready && child.failed_starts >= options_.max_failed_starts) {
+  const bool refused = WIFEXITED(wait_status);
+  if (!child.ever_ready && (refused || child.failed_starts >= options_.max_failed_starts)) {
     Say(child.spec.name,
         DescribeExit(wait_status) + " before it was ready; giving up, see its log above");
     failed_ = true;

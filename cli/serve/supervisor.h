@@ -31,8 +31,9 @@ class Supervisor {
  public:
   struct Options {
     absl::Duration grace = absl::Seconds(35);  // from the first signal to SIGKILL
-    // A child that dies before it was ever ready this often in a row ends the cluster: a wrong
-    // setting is not cured by trying again.
+    // A child that is killed before it was ever ready this often in a row ends the cluster. One
+    // that exits by itself has said why it can't start, and ends it at once: a wrong setting or a
+    // model that is refused is not cured by trying again.
     int max_failed_starts = 3;
     // Called once, when every process is ready for the first time.
     std::function<void(const ReadyValues& known)> on_ready;

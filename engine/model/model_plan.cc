@@ -103,7 +103,7 @@ absl::StatusOr<ModelPlan> MakeModelPlan(const ModelMetadata& metadata, int max_c
   BATON_RETURN_IF_ERROR(CheckRotatedLayers(metadata));
   if (max_context < 0 || max_context > metadata.max_context) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("context out of range: %d, the model allows 1..%d; lower max_context",
+        absl::StrFormat("context out of range: %d, the model allows 1..%d; lower max-model-len",
                         max_context, metadata.max_context));
   }
   ModelPlan plan;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -17,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Ran {
   int code = -1;
@@ -56,6 +58,41 @@ TEST(ServeTest, GivesUpOnAModelThatCannotBeLoaded) {
 
   EXPECT_EQ(ran.code, 1);
   EXPECT_THAT(ran.output, HasSubstr("/dev/null"));
+}
+
+// A worker that refuses what the router takes ends the cluster as well; each says why, once.
+TEST(ServeTest, SaysOnceWhyItCannotStart) {
+  for (const std::string& wrong : {std::string("--model=/dev/null"),
+                                   absl::StrCat("--model=", TinyModelPath(), " --kv-memory=5")}) {
+    const Ran ran = RunBaton(absl::StrCat("serve --prefill=1 --port=0 --grpc-port=0 ", wrong));
+
+    EXPECT_EQ(ran.code, 1) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("cannot start"));
+    EXPECT_THAT(ran.output, Not(HasSubstr("restarting"))) << ran.output;
+  }
+}
+
+TEST(ServeTest, RendersNoEndlessRequest) {
+  const Ran ran = RunBaton(absl::StrCat("inspect ", TinyModelPath(), " --render /dev/zero"));
+
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("/dev/zero: more than 67108864 bytes"));
+}
+
+TEST(ServeTest, RendersARequestFromAPipe) {
+  const TempDirectory directory;
+  const std::string chat_template =
+      directory.Write("chat.jinja", "{% for m in messages %}<{{ m.content }}>{% endfor %}");
+  const std::string pipe = directory.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << R"([{"role": "user", "content": "hello"}])"; });
+
+  const Ran ran = RunBaton(absl::StrCat("inspect ", TinyModelPath(),
+                                        " --chat-template=", chat_template, " --render ", pipe));
+  writer.join();
+
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_EQ(ran.output, "<hello>\n");
 }
 
 TEST(ServeTest, NamesThePlaceOfAMistakeInTheChatTemplate) {

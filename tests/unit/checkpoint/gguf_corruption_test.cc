@@ -224,6 +224,8 @@ const Corruption kVocabulary[] = {
        b.Set("tokenizer.ggml.tokens", std::vector<std::int32_t>{1, 2});
      },
      kInvalid, "'tokenizer.ggml.tokens': wrong type, must be an array of strings"},
+    {"NoTypes", [](auto& b) { b.Remove("tokenizer.ggml.token_type"); }, kInvalid,
+     "missing key: 'tokenizer.ggml.token_type'"},
     {"TooFewTypes",
      [](auto& b) {
        b.Set("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 1});

@@ -136,6 +136,8 @@ const Refusal kRefusals[] = {
      "key 'architectures': wrong type, must be an array of strings"},
     {"OtherArchitecture", "architectures", R"(["MambaForCausalLM"])", kUnsupported,
      "unsupported architecture: 'MambaForCausalLM'; supported: LlamaForCausalLM, Mistral"},
+    {"TypeOfAnotherFamily", "model_type", R"("mistral")", kInvalid,
+     "keys disagree: 'architectures' names 'LlamaForCausalLM', 'model_type' is 'mistral'"},
     {"NoHiddenSize", "hidden_size", "", kInvalid, "missing key: 'hidden_size', the hidden size"},
     {"HiddenSizeIsText", "hidden_size", R"("32")", kInvalid, "'hidden_size': wrong type"},
     {"HiddenSizeIsFraction", "hidden_size", "32.5", kInvalid, "'hidden_size': wrong type"},

@@ -27,7 +27,7 @@ using testing::SafetensorsBuilder;
 JsonFields Config(const std::string& architecture,
                   const std::vector<std::pair<std::string, std::string>>& keys) {
   JsonFields fields = testing::SmallLlamaConfig();
-  if (architecture == "MistralForCausalLM") fields["model_type"] = "\"mistral\"";
+  fields.erase("model_type");
   fields["architectures"] = "[\"" + architecture + "\"]";
   for (const auto& [key, value] : keys) {
     if (value.empty()) {
