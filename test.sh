@@ -46,10 +46,13 @@ if [ -n "${tokenizers:-}" ]; then export BATON_TOKENIZERS=$tokenizers; fi
 run=()
 if [ "$preset" = tsan ]; then run=(setarch "$(uname -m)" --addr-no-randomize); fi
 "${run[@]}" scripts/build.sh "$preset"
-"${run[@]}" ctest --test-dir "build/$preset" --parallel 2 --output-on-failure --no-tests=error \
-  "${arguments[@]}"
-
 if [ -z "$fuzz" ]; then
   if [ "$preset" = release ] && [ ${#arguments[@]} -eq 0 ]; then fuzz=60; else fuzz=0; fi
 fi
-if [ "$fuzz" -gt 0 ]; then scripts/run_fuzzers.sh "$fuzz"; fi
+# Before the tests, so that their summary is what a log ends with.
+fuzzed=0
+if [ "$fuzz" -gt 0 ]; then scripts/run_fuzzers.sh "$fuzz" || fuzzed=$?; fi
+
+"${run[@]}" ctest --test-dir "build/$preset" --parallel 2 --output-on-failure --no-tests=error \
+  "${arguments[@]}"
+exit "$fuzzed"
