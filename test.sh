@@ -16,7 +16,11 @@ arguments=()
 fuzz=
 while [ $# -gt 0 ]; do
   case $1 in
-    --fuzz=*) fuzz=${1#--fuzz=}; shift ;;
+    --fuzz=*)
+      fuzz=${1#--fuzz=}
+      [[ $fuzz =~ ^[0-9]+$ ]] || { echo "--fuzz=$fuzz: must be whole seconds" >&2; exit 2; }
+      shift
+      ;;
     --sanitize=address) preset=asan; shift ;;
     --sanitize=thread) preset=tsan; arguments+=(--label-regex tsan); shift ;;
     --label) arguments+=(--label-regex "${2:?--label needs a name}"); shift 2 ;;
@@ -55,4 +59,5 @@ if [ "$fuzz" -gt 0 ]; then scripts/run_fuzzers.sh "$fuzz" || fuzzed=$?; fi
 
 "${run[@]}" ctest --test-dir "build/$preset" --parallel 2 --output-on-failure --no-tests=error \
   "${arguments[@]}"
+[ "$fuzzed" -eq 0 ] || echo "A fuzzer found a fault, see above." >&2
 exit "$fuzzed"
