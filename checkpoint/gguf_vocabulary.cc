@@ -168,6 +168,11 @@ absl::StatusOr<GgufVocabulary> ReadVocabulary(const GgufMetadata& metadata,
   BATON_RETURN_IF_ERROR(ReadScores(metadata, vocabulary));
   BATON_ASSIGN_OR_RETURN(const auto* merges, metadata.Strings("tokenizer.ggml.merges"));
   if (merges != nullptr) vocabulary.merges.assign(merges->begin(), merges->end());
+  if (merges == nullptr && model == "gpt2") {
+    return absl::InvalidArgumentError(
+        "missing key: 'tokenizer.ggml.merges', without which gpt2's BPE can't make tokens; convert "
+        "the model anew");
+  }
   BATON_RETURN_IF_ERROR(ReadFlags(metadata, vocabulary));
   BATON_RETURN_IF_ERROR(ReadCharsmap(metadata, vocabulary));
   BATON_RETURN_IF_ERROR(ReadModelName(metadata, vocabulary));

@@ -66,11 +66,6 @@ absl::Status AddGgufByteLevel(const GgufVocabulary& gguf, Pipeline& pipeline) {
     BATON_ASSIGN_OR_RETURN(auto normalizer, MakeUnicodeNormalizer(known->normalizer));
     pipeline.normalizers.push_back(std::move(normalizer));
   }
-  if (gguf.merges.empty()) {
-    return absl::FailedPreconditionError(
-        "unsupported vocabulary: tokenizer.ggml.merges is missing or empty, so that the file does "
-        "not say how to tokenize; convert the model anew");
-  }
   BATON_ASSIGN_OR_RETURN(BpeSpec spec, MakeSpec(gguf));
   spec.ignore_merges = known->ignore_merges;
   BATON_ASSIGN_OR_RETURN(pipeline.model, ByteLevelBpe::Create(spec));

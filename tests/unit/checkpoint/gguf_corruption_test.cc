@@ -226,6 +226,8 @@ const Corruption kVocabulary[] = {
      kInvalid, "'tokenizer.ggml.tokens': wrong type, must be an array of strings"},
     {"NoTypes", [](auto& b) { b.Remove("tokenizer.ggml.token_type"); }, kInvalid,
      "missing key: 'tokenizer.ggml.token_type'"},
+    {"NoMerges", [](auto& b) { b.Remove("tokenizer.ggml.merges"); }, kInvalid,
+     "missing key: 'tokenizer.ggml.merges'"},
     {"TooFewTypes",
      [](auto& b) {
        b.Set("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 1});

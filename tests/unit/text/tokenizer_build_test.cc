@@ -253,18 +253,6 @@ TEST(TokenizerBuildTest, NeverGuessesAGgufPreTokenizer) {
   EXPECT_NE(tokenizer.status().message().find("brand-new"), absl::string_view::npos);
 }
 
-TEST(TokenizerBuildTest, WithoutMergesAGgufVocabularyOfPairsIsRefused) {
-  checkpoint::TextAssets assets = SmallGguf();
-  assets.gguf->merges.clear();
-
-  const auto tokenizer = Tokenizer::Create(assets);
-
-  EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(tokenizer.status().message().find("tokenizer.ggml.merges is missing"),
-            absl::string_view::npos)
-      << tokenizer.status();
-}
-
 TEST(TokenizerBuildTest, WithoutAVocabularyThereIsNoTokenizer) {
   EXPECT_EQ(Tokenizer::Create({}).status().code(), absl::StatusCode::kInvalidArgument);
 }
