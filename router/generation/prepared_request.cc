@@ -175,6 +175,10 @@ absl::StatusOr<std::string> RenderChat(const text::ChatTemplateInput& chat,
     return FieldError("chat_template", "invalid_value", std::string(chosen.status().message()));
   }
   const absl::StatusOr<std::string> rendered = model.chat_templates->Render(chat, clock);
+  if (absl::IsResourceExhausted(rendered.status())) {
+    // The template's limits, which the same request would reach again: not "come back later".
+    return FieldError("messages", "chat_template", std::string(rendered.status().message()));
+  }
   if (!rendered.ok()) return WithErrorDetails(rendered.status(), "messages", "chat_template");
   return rendered;
 }

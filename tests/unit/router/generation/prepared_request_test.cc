@@ -178,6 +178,18 @@ TEST_F(TemplateFileTest, ItsRefusalIsTheClients) {
             "Only one message, please!");
 }
 
+// A client that is told to come back later would never end.
+TEST_F(TemplateFileTest, WhatIsTooMuchForTheTemplateIsNotToBeTriedAgain) {
+  const auto model = Load("{{ messages[0].content * 1000000000 }}");
+  ASSERT_TRUE(model.ok()) << model.status();
+
+  const auto prepared = Prepare(
+      *ParseChatRequest(R"({"messages":[{"role":"user","content":"a"}]})"), **model, {}, clock_);
+
+  EXPECT_EQ(prepared.status().code(), absl::StatusCode::kInvalidArgument) << prepared.status();
+  EXPECT_EQ(ApiError::FromStatus(prepared.status()).param, "messages");
+}
+
 TEST_F(TemplateFileTest, ATemplateThatTheModelLacksIsNamed) {
   EXPECT_THAT(Prompt("x", R"({"messages":[{"role":"user","content":"a"}],"chat_template":"rag"})"),
               HasSubstr("'rag'; it has: default"));
