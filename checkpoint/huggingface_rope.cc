@@ -210,6 +210,17 @@ absl::StatusOr<std::optional<JsonObject>> ScalingObject(const JsonObject& config
       "'rope_parameters' and 'rope_scaling' are both given and differ; keep one of them");
 }
 
+// One base for all layers must not be stated twice with two values. Bases of single kinds of layers
+// come before a general one.
+absl::Status CheckOneBase(const JsonObject& config, const JsonObject& given) {
+  BATON_ASSIGN_OR_RETURN(const auto outer, config.Number("rope_theta"));
+  BATON_ASSIGN_OR_RETURN(const auto inner, given.Number("rope_theta"));
+  if (!outer.has_value() || inner.value_or(*outer) == *outer) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'rope_theta' is given twice and differs: ", *outer, " of the model, ", *inner,
+                   " of its rope scaling; keep one of them"));
+}
+
 }  // namespace
 
 absl::Status ReadHuggingFaceRope(const JsonObject& config, const Family& family,
@@ -219,6 +230,7 @@ absl::Status ReadHuggingFaceRope(const JsonObject& config, const Family& family,
   std::optional<JsonObject> full = given;
   std::optional<JsonObject> sliding;
   const bool nested = given.has_value() && (given->IsObject(kFull) || given->IsObject(kSliding));
+  if (given.has_value() && !nested) BATON_RETURN_IF_ERROR(CheckOneBase(config, *given));
   if (nested) {
     BATON_ASSIGN_OR_RETURN(full, given->Object(kFull));
     BATON_ASSIGN_OR_RETURN(sliding, given->Object(kSliding));

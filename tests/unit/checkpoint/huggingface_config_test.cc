@@ -138,6 +138,8 @@ const Refusal kRefusals[] = {
      "unsupported architecture: 'MambaForCausalLM'; supported: LlamaForCausalLM, Mistral"},
     {"TypeOfAnotherFamily", "model_type", R"("mistral")", kInvalid,
      "keys disagree: 'architectures' names 'LlamaForCausalLM', 'model_type' is 'mistral'"},
+    {"TwoRopeBases", "rope_parameters", R"({"rope_type":"default","rope_theta":5000.0})", kInvalid,
+     "'rope_theta' is given twice and differs: 10000 of the model, 5000 of its rope scaling"},
     {"NoHiddenSize", "hidden_size", "", kInvalid, "missing key: 'hidden_size', the hidden size"},
     {"HiddenSizeIsText", "hidden_size", R"("32")", kInvalid, "'hidden_size': wrong type"},
     {"HiddenSizeIsFraction", "hidden_size", "32.5", kInvalid, "'hidden_size': wrong type"},
