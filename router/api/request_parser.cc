@@ -101,6 +101,22 @@ void ReadChatLogprobs(JsonFields& fields, SamplingParams& sampling) {
   }
 }
 
+// The output follows no grammar, so a request for one could not be kept.
+void RefuseGrammars(JsonFields& fields) {
+  const Dict* format = fields.Object("response_format");
+  const Value* type = format == nullptr ? nullptr : format->Find("type");
+  if (format != nullptr && (type == nullptr || !type->is_string() || type->str() != "text")) {
+    fields.Fail("response_format", "unsupported_parameter",
+                "only {\"type\": \"text\"} is supported");
+  }
+  for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice",
+                           "guided_grammar", "grammar", "json_schema"}) {
+    if (fields.Find(name) != nullptr) {
+      fields.Fail(name, "unsupported_parameter", "the output cannot be constrained");
+    }
+  }
+}
+
 // Fields that would change the answer's meaning and are not supported are refused, not ignored.
 void RefuseUnsupported(JsonFields& fields, const GenerationRequest& request) {
   std::string suffix;
@@ -111,6 +127,7 @@ void RefuseUnsupported(JsonFields& fields, const GenerationRequest& request) {
   if (fields.Int32("best_of", 0, kMaxInt32, best_of) && best_of > request.n) {
     fields.Fail("best_of", "unsupported_parameter", "more than n is not supported");
   }
+  RefuseGrammars(fields);
 }
 
 }  // namespace
@@ -127,6 +144,10 @@ absl::StatusOr<GenerationRequest> ParseChatRequest(std::string_view body) {
   bool add_special_tokens = false;
   if (fields.Bool("add_special_tokens", add_special_tokens)) {
     request.add_special_tokens = add_special_tokens;
+  }
+  RefuseGrammars(fields);
+  if (fields.Find("functions") != nullptr) {
+    fields.Fail("functions", "unsupported_parameter", "superseded: use tools");
   }
   BATON_RETURN_IF_ERROR(fields.status());
   return request;

@@ -112,6 +112,10 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
       {R"("tools":[5])", "tools[0]"},
       {R"("tool_choice":5)", "tool_choice"},
       {R"("tool_choice":"required")", "tool_choice"},
+      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":"json")", "response_format"},
+      {R"("guided_json":{})", "guided_json"},
+      {R"("functions":[])", "functions"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("documents":{})", "documents"},
       {R"("documents":["d"])", "documents[0]"},
@@ -241,6 +245,7 @@ TEST(RequestParserTest, RefusesMixedAndMalformedPrompts) {
   EXPECT_EQ(CompletionError(R"({"prompt":[[1],[-1]]})").param, "prompt[1][0]");
   EXPECT_EQ(CompletionError(R"({"prompt":"a","suffix":"b"})").param, "suffix");
   EXPECT_EQ(CompletionError(R"({"prompt":"a","best_of":3})").param, "best_of");
+  EXPECT_EQ(CompletionError(R"({"prompt":"a","guided_regex":"b"})").param, "guided_regex");
 }
 
 TEST(RequestParserTest, OnlyAnEchoMayAskForNoOutput) {
@@ -263,6 +268,12 @@ TEST(ApiErrorTest, SaysWhenToRetry) {
   EXPECT_EQ(error.ToJson(),
             R"({"error":{"message":"full \"now\"","type":"rate_limit_error","param":null,)"
             R"("code":"rate_limit_exceeded"}})");
+}
+
+TEST(RequestParserTest, TakesAResponseFormatOfText) {
+  EXPECT_TRUE(ParseChatRequest(R"({"messages":[{"role":"user","content":"a"}],
+                                   "response_format":{"type":"text"},"guided_json":null})")
+                  .ok());
 }
 
 }  // namespace
