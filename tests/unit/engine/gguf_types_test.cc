@@ -98,6 +98,8 @@ std::vector<std::byte> BuildGguf(const checkpoint::Checkpoint& model) {
   std::vector<std::string> tokens;
   for (int i = 0; i < metadata.vocab_size; ++i) tokens.push_back(absl::StrCat("t", i));
   builder.Set("tokenizer.ggml.tokens", tokens);
+  builder.Set("tokenizer.ggml.token_type", std::vector<std::int32_t>(tokens.size(), 1));
+  builder.Set("tokenizer.ggml.merges", std::vector<std::string>());
   for (const auto& [name, tensor] : model.tensors()) {
     const std::string file_name = absl::StrReplaceAll(name, {{"token_embedding.", "token_embd."},
                                                              {"layers.", "blk."},
