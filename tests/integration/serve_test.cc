@@ -110,9 +110,37 @@ TEST(ServeTest, InspectsTheTinyModel) {
   const Ran ran = RunBaton("inspect " + TinyModelPath());
 
   EXPECT_EQ(ran.code, 0);
-  for (const char* fact : {"llama (huggingface)", "5.0 M", "8 query heads, 4 KV heads"}) {
+  for (const char* fact :
+       {"llama (huggingface)", "5.0 M", "8 query heads, 4 KV heads",
+        "layers 0-4: 8/4 heads of 32, full attention", "BF16       47 tensors",
+        "tokenizer.json: BPE, pre_tokenizer ByteLevel", "eos_token \"<|end|>\"", "chat template"}) {
     EXPECT_THAT(ran.output, HasSubstr(fact));
   }
+}
+
+TEST(ServeTest, InspectsLayersThatDiffer) {
+  const Ran ran = RunBaton("inspect " BATON_SOURCE_DIR "/tests/golden/arch/gemma2");
+
+  EXPECT_EQ(ran.code, 0);
+  for (const char* fact : {"layers 0, 2: 4/2 heads of 32, window 16, scores capped at 8",
+                           "layers 1: 4/2 heads of 32, full attention", "only token ids"}) {
+    EXPECT_THAT(ran.output, HasSubstr(fact));
+  }
+}
+
+TEST(ServeTest, ShowsTokensAndThePromptOfAChat) {
+  const TempDirectory directory;
+  const std::string chat = directory.Write(
+      "chat.json", R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3})");
+
+  const Ran tokens = RunBaton("inspect " + TinyModelPath() + " --tokenize 'Hello there'");
+  const Ran prompt = RunBaton("inspect " + TinyModelPath() + " --render " + chat);
+
+  EXPECT_EQ(tokens.code, 0);
+  EXPECT_EQ(tokens.output,
+            "    1649  \"Hello\"\n     753  \" there\"\n2 tokens, decoded: \"Hello there\"\n");
+  EXPECT_EQ(prompt.code, 0);
+  EXPECT_EQ(prompt.output, "<|user|>\nhi<|end|>\n<|assistant|>\n");
 }
 
 TEST(ServeTest, TheSettingsPageIsTrue) {
