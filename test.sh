@@ -46,6 +46,15 @@ if ! tokenizers=$(scripts/get_tokenizers.sh); then
 fi
 if [ -n "${tokenizers:-}" ]; then export BATON_TOKENIZERS=$tokenizers; fi
 
+# Kernels are compiled with it, for devices and for the host emulation; no GPU is needed.
+if ! toolkit=$(scripts/get_cuda.sh); then
+  if [ -z "${BATON_NO_DOWNLOAD:-}" ]; then
+    echo "The tests need a CUDA toolkit. Set BATON_NO_DOWNLOAD=1 to leave out those that do." >&2
+    exit 1
+  fi
+fi
+if [ -n "${toolkit:-}" ]; then export BATON_CUDA_ROOT=$toolkit; fi
+
 # GCC 12's thread sanitizer can't place its shadow under a strongly randomised address space.
 run=()
 if [ "$preset" = tsan ]; then run=(setarch "$(uname -m)" --addr-no-randomize); fi
