@@ -64,15 +64,8 @@ cudaError_t Ret(cudaError_t e) { if (e != cudaSuccess) last_error = e; return e;
 std::optional<cudaError_t> Enter(const char* call) {
   State& s = S();
   if (int e = s.sticky.load()) return Ret(static_cast<cudaError_t>(e));
-  std::lock_guard l(s.m);
-  for (auto& f : s.faults)
-    if (f.call == call && f.times > 0) {
-      if (f.after > 0) { --f.after; continue; }
-      --f.times;
-      if (f.sticky) s.sticky = f.error;
-      return Ret(f.error);
-    }
-  return std::nullopt;
+  const std::optional<cudaError_t> fault = TakeFault(call);
+  return fault ? std::optional(Ret(*fault)) : std::nullopt;
 }
 #define ENTER(name) if (auto injected = Enter(#name)) return *injected
 void Protect(State& s, int prot) {   // live allocations only: holes and freed ranges stay closed
@@ -97,6 +90,32 @@ void ClearFaults() { State& s = S(); std::lock_guard l(s.m); s.faults.clear(); }
 void ResetDeviceForTest() { S().sticky = 0; last_error = cudaSuccess; }
 std::string LastKernelMessage() { State& s = S(); std::lock_guard l(s.m); return s.last_message; }
 std::size_t LiveAllocations() { State& s = S(); std::lock_guard l(s.m); return s.ranges.size(); }
+std::optional<cudaError_t> TakeFault(const char* call) {
+  State& s = S();
+  std::lock_guard l(s.m);
+  for (auto& f : s.faults)
+    if (f.call == call && f.times > 0) {
+      if (f.after > 0) { --f.after; continue; }
+      --f.times;
+      if (f.sticky) s.sticky = f.error;
+      return f.error;
+    }
+  return std::nullopt;
+}
+int DeviceOf(const void* p, std::size_t bytes) {
+  State& s = S();
+  std::lock_guard l(s.m);
+  auto* r = Find(p);
+  if (!r || r->second.kind != Range::kDevice) return -1;
+  return reinterpret_cast<std::uintptr_t>(p) + bytes <= r->first + r->second.size ? r->second.device : -1;
+}
+bool AccountDeviceMemory(int device, std::ptrdiff_t bytes) {
+  State& s = S();
+  std::lock_guard l(s.m);
+  if (bytes > 0 && s.used[device] + bytes > s.capacity) return false;
+  s.used[device] += bytes;
+  return true;
+}
 bool IsDevicePointer(const void* p) { State& s = S(); std::lock_guard l(s.m); return Find(p) != nullptr; }
 }  // namespace cuda_emulation
 
