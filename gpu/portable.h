@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #if defined(BATON_CUDA_EMULATION)
 #include "cuda_emulation/device.h"
@@ -60,8 +61,7 @@ cudaError_t AllowSharedMemory(void (*kernel)(P...), std::size_t bytes) {
   cuda_emulation::Register(kernel, __PRETTY_FUNCTION__);
 #endif
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                              cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(bytes));
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
 // Storage of type T shared by the threads of a block, uninitialised. Two calls with the same T and
@@ -95,7 +95,22 @@ __device__ __forceinline__ void CopyAsync16(void* to, const void* from, int vali
   cuda_emulation::CopyAsync(to, from, 16, valid, &cuda_emulation::CopyBytes);
 #else
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(from), "r"(valid)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(from),
+               "r"(valid)
+               : "memory");
+#endif
+}
+
+// The same for 4 or 8 bytes, with addresses that are multiples of as many.
+template <int kBytes>
+__device__ __forceinline__ void CopyAsync(void* to, const void* from, int valid = kBytes) {
+  static_assert(kBytes == 4 || kBytes == 8, "CopyAsync16 copies 16 bytes");
+#if defined(BATON_CUDA_EMULATION)
+  cuda_emulation::CopyAsync(to, from, kBytes, valid, &cuda_emulation::CopyBytes);
+#else
+  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared), "l"(from),
+               "n"(kBytes), "r"(valid)
                : "memory");
 #endif
 }
@@ -120,16 +135,27 @@ __device__ __forceinline__ void CopyAsyncWait([[maybe_unused]] const Site& site 
 #endif
 }
 
+// A barrier of the `threads` threads (whole warps) that name it, one of 15 beside __syncthreads:
+// `id` in 1..15.
+__device__ __forceinline__ void NamedBarrier(int id, int threads,
+                                             [[maybe_unused]] const Site& site = Site::Here()) {
+#if defined(BATON_CUDA_EMULATION)
+  cuda_emulation::BlockSync(static_cast<unsigned>(id), static_cast<unsigned>(threads), site);
+#else
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+#endif
+}
+
 // d = a (16x16, row) * b (16x8, column) + c, 16-bit floats in, float out: "mma.sync.m16n8k16" of
 // the PTX ISA with its layout of fragments over the lanes. T: __nv_bfloat16 or __half.
 template <class T>
 __device__ __forceinline__ void Mma16x8x16(float (&d)[4], const std::uint32_t (&a)[4],
-                                           const std::uint32_t (&b)[2], const float (&c)[4]) {
+                                           const std::uint32_t (&b)[2], const float (&c)[4],
+                                           [[maybe_unused]] const Site& site = Site::Here()) {
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
 #if defined(BATON_CUDA_EMULATION)
-  cuda_emulation::PtxMmaArg argument{d, a, b, c};
-  cuda_emulation::WarpCollective(~0u, &argument, &cuda_emulation::PtxMmaRun<T>,
-                                 cuda_emulation::Site::Here());
+  cuda_emulation::MmaArguments<float> arguments{d, a, b, c};
+  cuda_emulation::WarpCollective(~0u, &arguments, &cuda_emulation::RunMma16<T>, site);
 #else
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     asm volatile(
@@ -149,14 +175,32 @@ __device__ __forceinline__ void Mma16x8x16(float (&d)[4], const std::uint32_t (&
 #endif
 }
 
-// Loads four 8x8 matrices of 16-bit elements from shared memory; lane i gives the address of row
-// i % 8 of matrix i / 8 ("ldmatrix" of the PTX ISA).
-template <bool kTranspose>
-__device__ __forceinline__ void LoadMatrix4(std::uint32_t (&r)[4], const void* row) {
+// d = a (16x32, row) * b (32x8, column) + c, signed bytes in, int out: "mma.sync.m16n8k32". Sums
+// are not clamped.
+__device__ __forceinline__ void Mma16x8x32Int8(int (&d)[4], const std::uint32_t (&a)[4],
+                                               const std::uint32_t (&b)[2], const int (&c)[4],
+                                               [[maybe_unused]] const Site& site = Site::Here()) {
 #if defined(BATON_CUDA_EMULATION)
-  cuda_emulation::LdMatrixArg argument{r, row, 4, kTranspose};
-  cuda_emulation::WarpCollective(~0u, &argument, &cuda_emulation::LdMatrixRun,
-                                 cuda_emulation::Site::Here(), true);
+  cuda_emulation::MmaArguments<int> arguments{d, a, b, c};
+  cuda_emulation::WarpCollective(~0u, &arguments, &cuda_emulation::RunMmaInt8, site);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%10,%11,%12,%13};\n"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]),
+        "r"(c[2]), "r"(c[3]));
+#endif
+}
+
+// Loads four 8x8 matrices of 16-bit elements from shared memory; lane i gives the address of row
+// i % 8 of matrix i / 8, a multiple of 16 bytes ("ldmatrix" of the PTX ISA).
+template <bool kTranspose>
+__device__ __forceinline__ void LoadMatrix4(std::uint32_t (&r)[4], const void* row,
+                                            [[maybe_unused]] const Site& site = Site::Here()) {
+#if defined(BATON_CUDA_EMULATION)
+  cuda_emulation::LoadMatrixArguments arguments{r, row, 4, kTranspose};
+  cuda_emulation::WarpCollective(~0u, &arguments, &cuda_emulation::RunLoadMatrix, site, true);
 #else
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   if constexpr (kTranspose) {
@@ -170,6 +214,59 @@ __device__ __forceinline__ void LoadMatrix4(std::uint32_t (&r)[4], const void* r
                  : "r"(address)
                  : "memory");
   }
+#endif
+}
+
+// Two matrices: the addresses of lanes 0..15 count, but all lanes call it.
+template <bool kTranspose>
+__device__ __forceinline__ void LoadMatrix2(std::uint32_t (&r)[2], const void* row,
+                                            [[maybe_unused]] const Site& site = Site::Here()) {
+#if defined(BATON_CUDA_EMULATION)
+  cuda_emulation::LoadMatrixArguments arguments{r, row, 2, kTranspose};
+  cuda_emulation::WarpCollective(~0u, &arguments, &cuda_emulation::RunLoadMatrix, site, true);
+#else
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (kTranspose) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];\n"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];\n"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(address)
+                 : "memory");
+  }
+#endif
+}
+
+// 2^x to about 2 units in the last place, for softmax in base 2; 0 for -infinity. Denormal results
+// may be 0.
+__device__ __forceinline__ float Exp2(float x) {
+#if defined(BATON_CUDA_EMULATION)
+  return std::exp2(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+// Any function of three words bit by bit: bit i of kTable is its value for a = i & 4, b = i & 2,
+// c = i & 1. So (a & b) | c has kTable = (0xf0 & 0xcc) | 0xaa.
+template <int kTable>
+__device__ __forceinline__ std::uint32_t Lop3(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+#if defined(BATON_CUDA_EMULATION)
+  std::uint32_t result = 0;
+  for (int i = 0; i < 8; ++i) {
+    if ((kTable >> i & 1) == 0) continue;
+    result |= ((i & 4) != 0 ? a : ~a) & ((i & 2) != 0 ? b : ~b) & ((i & 1) != 0 ? c : ~c);
+  }
+  return result;
+#else
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, %4;\n" : "=r"(result) : "r"(a), "r"(b), "r"(c), "n"(kTable));
+  return result;
 #endif
 }
 

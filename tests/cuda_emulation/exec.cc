@@ -338,7 +338,7 @@ void BlockSync(unsigned id, unsigned threads, const Site& loc) {
   Thread* t = current; Block& b = *t->block;
   Barrier& br = b.barriers[id];
   if (br.arrived == 0) { br.file = loc.file; br.line = loc.line; }
-  else if (br.line != loc.line) DeviceFail("divergent __syncthreads: threads of one block meet at line " + std::to_string(br.line) + " and at " + At(loc));
+  else if (id == 0 && br.line != loc.line) DeviceFail("divergent __syncthreads: threads of one block meet at line " + std::to_string(br.line) + " and at " + At(loc));
   TSAN_REL(&br.sync_tag);
   const unsigned expected = threads ? threads : b.alive;
   if (++br.arrived == expected) { ReleaseBarrier(br); }
@@ -353,6 +353,7 @@ void GridSync(const Site& loc) {
   else { w.grid_waiting.push_back(current); Block_(current, loc); }
   TSAN_ACQ(&grid_tag);
 }
+void Fence() { static char fence_tag; (void)fence_tag; TSAN_ACQ(&fence_tag); TSAN_REL(&fence_tag); std::atomic_thread_fence(std::memory_order_seq_cst); }
 void* DynamicShared() { return current->block->dynamic; }
 std::size_t DynamicSharedSize() { return current->block->dynamic_size; }
 void* StaticShared(const void* key, std::size_t size, std::size_t) {

@@ -35,6 +35,7 @@ void* DynamicShared();
 std::size_t DynamicSharedSize();
 void* StaticShared(const void* key, std::size_t size, std::size_t align);
 void GridSync(const Site& loc);
+void Fence();  // __threadfence: orders this thread's accesses for whoever fences after it
 using CopyFn = void (*)(void* dst, const void* src, int bytes, int src_bytes);   // lives in the kernel's (instrumented) file
 void CopyAsync(void* dst, const void* src, int bytes, int src_bytes, CopyFn copy);
 void CopyAsyncCommit();
