@@ -47,7 +47,7 @@ function(baton_cuda_kernels name)
   target_link_libraries(baton_${name}_emulated PUBLIC baton_options baton::gpu baton::cuda_emulation)
   target_compile_definitions(baton_${name}_emulated PRIVATE BATON_CUDA_EMULATION)
   target_compile_options(baton_${name}_emulated PRIVATE
-    -x c++ -mavx2 -mfma -mf16c -Wno-unknown-pragmas -Wno-pedantic)
+    -x c++ -mavx2 -mfma -mf16c -fno-strict-aliasing -Wno-unknown-pragmas -Wno-pedantic)
   if(NOT BATON_NVCC)
     return()
   endif()

@@ -45,4 +45,40 @@ __device__ __forceinline__ __half FromFloat<__half>(float x) {
   return __float2half_rn(x);
 }
 
+// Eight neighbouring elements as floats; `p` is a multiple of 16 bytes.
+template <class T>
+__device__ __forceinline__ void LoadFloats8(const T* p, float (&to)[8]) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float4 v = reinterpret_cast<const float4*>(p)[half];
+      to[4 * half] = v.x;
+      to[4 * half + 1] = v.y;
+      to[4 * half + 2] = v.z;
+      to[4 * half + 3] = v.w;
+    }
+  } else {
+    const Vec8<T> v = Load8(p);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i] = ToFloat(v.v[i]);
+  }
+}
+
+// Rounds to nearest even; `p` is a multiple of 16 bytes.
+template <class T>
+__device__ __forceinline__ void StoreFloats8(T* p, const float (&from)[8]) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      reinterpret_cast<float4*>(p)[half] =
+          make_float4(from[4 * half], from[4 * half + 1], from[4 * half + 2], from[4 * half + 3]);
+    }
+  } else {
+    Vec8<T> v;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v.v[i] = FromFloat<T>(from[i]);
+    Store8(p, v);
+  }
+}
+
 }  // namespace baton::gpu
