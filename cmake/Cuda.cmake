@@ -86,3 +86,31 @@ if(BATON_NVCC)
   target_link_libraries(baton_cuda_libraries INTERFACE
     ${BATON_CUDART} ${BATON_CUBLASLT} ${BATON_NCCL} Threads::Threads dl rt)
 endif()
+
+# baton_cuda_test(NAME SOURCES a_test.cc ... DEPS baton::x ... KERNELS engine_kernels ... [LABELS l] [TIMEOUT s])
+#   NAME         the kernels in the host emulation; a ctest entry per case, label cuda
+#   NAME_device  the same cases on a real GPU, where nvcc was found; not in ctest and not in `all`:
+#                the target device_tests builds them, tests/gpu/run.sh runs them
+function(baton_cuda_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;KERNELS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  foreach(kernels IN LISTS ARG_KERNELS)
+    list(APPEND emulated baton::${kernels}_emulated)
+    list(APPEND device baton::${kernels}_device)
+  endforeach()
+  baton_test(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} ${emulated}
+             LABELS cuda ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+  if(NOT BATON_NVCC)
+    return()
+  endif()
+  add_executable(${name}_device EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  target_link_libraries(${name}_device PRIVATE baton_options ${ARG_DEPS} ${device} GTest::gtest_main GTest::gmock)
+  target_compile_definitions(${name}_device PRIVATE BATON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_target_properties(${name}_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/device_tests)
+  if(NOT TARGET device_tests)
+    add_custom_target(device_tests)
+  endif()
+  add_dependencies(device_tests ${name}_device)
+endfunction()
