@@ -31,6 +31,7 @@ class CudaTest : public ::testing::Test {
   gpu::DeviceBuffer ToDevice(const std::vector<T>& values) {
     auto buffer = gpu::DeviceBuffer::Create(values.size() * sizeof(T));
     EXPECT_TRUE(buffer.ok()) << buffer.status().ToString();
+    if (values.empty()) return *std::move(buffer);
     ExpectCuda(cudaMemcpyAsync(buffer->data(), values.data(), values.size() * sizeof(T),
                                cudaMemcpyHostToDevice, stream()));
     ExpectCuda(cudaStreamSynchronize(stream()));
@@ -44,6 +45,7 @@ class CudaTest : public ::testing::Test {
   template <class T>
   std::vector<T> ToHost(const gpu::DeviceBuffer& buffer, std::size_t count) {
     std::vector<T> values(count);
+    if (values.empty()) return values;
     ExpectCuda(cudaMemcpyAsync(values.data(), buffer.data(), count * sizeof(T),
                                cudaMemcpyDeviceToHost, stream()));
     ExpectCuda(cudaStreamSynchronize(stream()));
