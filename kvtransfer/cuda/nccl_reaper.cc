@@ -1,0 +1,95 @@
+#include "kvtransfer/cuda/nccl_reaper.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "common/check.h"
+#include "common/log.h"
+
+namespace baton::kvtransfer::cuda {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Microseconds(200);
+
+ncclResult_t StateOf(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
+// Waits until the communicator is at rest; the caller's deadline ends a wait that does not.
+ncclResult_t AwaitRest(ncclComm_t comm) {
+  ncclResult_t state = StateOf(comm);
+  while (state == ncclInProgress) {
+    absl::SleepFor(kPoll);
+    state = StateOf(comm);
+  }
+  return state;
+}
+
+void AbortAll(const std::vector<ncclComm_t>& comms) {
+  std::vector<ncclComm_t> revoked;
+  for (const ncclComm_t comm : comms) {
+    // While it initialises there is nothing to revoke, and an abort cannot meet a stuck kernel.
+    const bool initialised = StateOf(comm) != ncclInProgress;
+    const ncclResult_t result =
+        initialised ? ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) : ncclInvalidUsage;
+    if (result == ncclSuccess || result == ncclInProgress) {
+      revoked.push_back(comm);
+    }
+  }
+  for (const ncclComm_t comm : revoked) AwaitRest(comm);
+  for (const ncclComm_t comm : comms) {
+    const ncclResult_t result = ncclCommAbort(comm);
+    BATON_CHECK(result == ncclSuccess || result == ncclInProgress,
+                "NCCL refuses to abort a communicator, which may still write to KV blocks");
+  }
+}
+
+void FinishAll(const std::vector<ncclComm_t>& comms) {
+  for (const ncclComm_t comm : comms) {
+    const ncclResult_t result = ncclCommFinalize(comm);
+    const bool finalized = (result == ncclSuccess || result == ncclInProgress) &&
+                           AwaitRest(comm) == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess;
+    if (!finalized) AbortAll({comm});
+  }
+}
+
+void EndProcess(const std::string& what) {
+  log::Error("kv transfer cannot be ended; the process stops so that no block is reused",
+             {{"error", what}});
+  CheckFailed(__FILE__, __LINE__, "NCCL is silent", what.c_str());
+}
+
+}  // namespace
+
+void NcclReaper::RunWithDeadline(std::function<void()> work, const std::string& what) const {
+  const auto done = std::make_shared<absl::Notification>();
+  std::thread thread([work = std::move(work), done] {
+    work();
+    done->Notify();
+  });
+  if (!done->WaitForNotificationWithTimeout(options_.timeout)) {
+    const std::string text =
+        absl::StrFormat("%s did not end within %s", what, absl::FormatDuration(options_.timeout));
+    options_.on_hang ? options_.on_hang(text) : EndProcess(text);
+  }
+  thread.join();
+}
+
+void NcclReaper::Abort(const std::vector<ncclComm_t>& comms) const {
+  if (comms.empty()) return;
+  RunWithDeadline([comms] { AbortAll(comms); },
+                  absl::StrCat("aborting ", comms.size(), " NCCL communicators"));
+}
+
+void NcclReaper::Finish(const std::vector<ncclComm_t>& comms) const {
+  if (comms.empty()) return;
+  RunWithDeadline([comms] { FinishAll(comms); },
+                  absl::StrCat("closing ", comms.size(), " NCCL communicators"));
+}
+
+}  // namespace baton::kvtransfer::cuda
