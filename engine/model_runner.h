@@ -52,6 +52,9 @@ class ModelRunner {
   absl::Status Step(std::span<const SequenceStep> sequences, KvPool& kv, const LayerHook& on_layer,
                     const LogitsHook& on_logits);
 
+  // What Step refuses before it computes anything.
+  absl::Status CheckStep(std::span<const SequenceStep> sequences, const KvPool& kv) const;
+
   const ModelPlan& plan() const { return plan_; }
   int max_rows() const { return max_rows_; }
   KvLayout MakeKvLayout(int block_size, KvDType dtype) const;
@@ -59,7 +62,6 @@ class ModelRunner {
  private:
   ModelRunner(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, ModelPlan plan,
               std::unique_ptr<Ops> ops, int max_rows);
-  absl::Status CheckStep(std::span<const SequenceStep> sequences, const KvPool& kv) const;
   absl::Status RunLayers(const RaggedBatch& batch, KvPool& kv, const LayerHook& on_layer);
   absl::Status RunLogits(std::span<const SequenceStep> sequences, int num_rows,
                          const LogitsHook& on_logits);

@@ -12,11 +12,13 @@ namespace {
 
 constexpr int kRun = 32;
 
+int NumRuns(int count, int run) { return (count + run - 1) / run; }
+
 // Columns of one rank: whole runs of 32 where there are enough of them, shorter ones otherwise.
 IndexRange ColumnsOfRank(int count, int world_size, int rank) {
   int run = kRun;
-  while (run > 1 && (count + run - 1) / run < world_size) run /= 2;
-  const IndexRange runs = PartOf((count + run - 1) / run, world_size, rank);
+  while (run > 1 && NumRuns(count, run) < world_size) run /= 2;
+  const IndexRange runs = PartOf(NumRuns(count, run), world_size, rank);
   return {std::min(runs.begin * run, count), std::min(runs.end * run, count)};
 }
 
@@ -29,6 +31,8 @@ absl::Status CheckFits(const char* what, int count, int world_size) {
 }
 
 }  // namespace
+
+bool DealsWholeRuns(int count, int world_size) { return NumRuns(count, kRun) >= world_size; }
 
 absl::StatusOr<Shard> MakeShard(const ModelPlan& plan, int world_size, int rank) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {

@@ -26,6 +26,9 @@ struct Shard {
   IndexRange hidden;  // output columns of Wo and Wdown, on backends that split these by output
 };
 
+// Whether `count` columns are dealt out in runs of 32, but for the end of the last.
+bool DealsWholeRuns(int count, int world_size);
+
 // The share of rank `rank`, 0 <= rank < world_size.
 //   kInvalidArgument     world_size < 1, or a rank outside
 //   kFailedPrecondition  the model has too few of something for every rank to get one; names it and

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <span>
@@ -11,9 +10,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "engine/threads/waiting_point.h"
 
 namespace baton::engine {
 namespace {
@@ -24,14 +23,6 @@ struct FreeAligned {
   void operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
 };
 using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
-
-void Pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 
@@ -51,17 +42,11 @@ struct ThreadCommunicator::Group {
     absl::MutexLock lock(&mutex);
     return failure;
   }
-  bool Passed(std::uint32_t before) const {
-    return epoch.load() != before || aborted.load(std::memory_order_acquire);
-  }
-  bool SpinUntilPassed(std::uint32_t before) const;
-  bool SleepUntilPassed(std::uint32_t before);
-
   const ThreadGroupOptions options;
   alignas(64) std::atomic<int> num_arrived{0};      // at the barrier now open
   alignas(64) std::atomic<std::uint32_t> epoch{0};  // barriers passed
-  std::atomic<int> num_sleeping{0};
   std::atomic<bool> aborted{false};
+  WaitingPoint waiting;
   mutable absl::Mutex mutex;
   absl::Status failure ABSL_GUARDED_BY(mutex);
   // By rank; of even and of odd exchanges, so that a rank that is slow to read the last ones does
@@ -70,41 +55,18 @@ struct ThreadCommunicator::Group {
   std::vector<AlignedBytes> shared;  // of each slot; rank 0 writes while all others wait
 };
 
-bool ThreadCommunicator::Group::SpinUntilPassed(std::uint32_t before) const {
-  if (Passed(before)) return true;
-  if (options.spin <= absl::ZeroDuration()) return false;
-  const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options.spin);
-  do {
-    for (int i = 0; i < 16; ++i) {
-      Pause();
-      if (Passed(before)) return true;
-    }
-  } while (std::chrono::steady_clock::now() < until);
-  return false;
-}
-
-bool ThreadCommunicator::Group::SleepUntilPassed(std::uint32_t before) {
-  const auto passed = [this, before] { return Passed(before); };
-  absl::MutexLock lock(&mutex);
-  // Sequentially consistent with the last rank's step of `epoch` and its look at `num_sleeping`:
-  // either this sees the step, or it is counted there and the mutex is taken for its sake.
-  num_sleeping.fetch_add(1);
-  const bool done = mutex.AwaitWithTimeout(absl::Condition(&passed), options.timeout);
-  num_sleeping.fetch_sub(1);
-  return done;
-}
-
 absl::Status ThreadCommunicator::Group::Wait() {
-  if (aborted.load(std::memory_order_acquire)) return Failure();
+  if (aborted.load()) return Failure();
   // Stays as it is until all have arrived, this rank included.
   const std::uint32_t before = epoch.load();
   if (num_arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == options.world_size) {
     num_arrived.store(0, std::memory_order_relaxed);
     epoch.store(before + 1);
-    if (num_sleeping.load() > 0) absl::MutexLock wake(&mutex);  // conditions are looked at anew
+    waiting.Notify();
     return absl::OkStatus();
   }
-  if (!SpinUntilPassed(before) && !SleepUntilPassed(before)) {
+  const auto passed = [this, before] { return epoch.load() != before || aborted.load(); };
+  if (!waiting.Wait(passed, options.spin, options.timeout)) {
     Abort(absl::DeadlineExceededError(
         absl::StrFormat("tensor-parallel ranks did not meet: %d of %d came within %s",
                         num_arrived.load(std::memory_order_relaxed), options.world_size,
@@ -114,11 +76,14 @@ absl::Status ThreadCommunicator::Group::Wait() {
 }
 
 void ThreadCommunicator::Group::Abort(const absl::Status& status) {
-  absl::MutexLock lock(&mutex);
-  if (!failure.ok()) return;
-  failure =
-      status.ok() ? absl::InternalError("tensor-parallel group ended without a reason") : status;
-  aborted.store(true, std::memory_order_release);
+  {
+    absl::MutexLock lock(&mutex);
+    if (!failure.ok()) return;
+    failure =
+        status.ok() ? absl::InternalError("tensor-parallel group ended without a reason") : status;
+  }
+  aborted.store(true);
+  waiting.Notify();
 }
 
 std::vector<std::shared_ptr<ThreadCommunicator>> ThreadCommunicator::MakeGroup(

@@ -64,14 +64,4 @@ Activations ActivationBuffer::Gather(const Activations& from, std::span<const st
   return result;
 }
 
-void AddNormalized(ThreadPool& pool, float* added, std::span<const float> weight, float eps,
-                   Matrix x) {
-  ForRows(pool, x.rows, [&](int row, int) {
-    float* from = added + static_cast<std::size_t>(row) * x.columns;
-    float* to = x.f32() + static_cast<std::size_t>(row) * x.columns;
-    RmsNormRow(from, weight.data(), eps, x.columns, from);
-    for (int i = 0; i < x.columns; ++i) to[i] += from[i];
-  });
-}
-
 }  // namespace baton::engine::cpu

@@ -46,8 +46,4 @@ class ActivationBuffer {
   AlignedBuffer<QuantizedGroup> groups_;
 };
 
-// x += RmsNorm(added), row by row; `added` [x.rows, x.columns] is overwritten.
-void AddNormalized(ThreadPool& pool, float* added, std::span<const float> weight, float eps,
-                   Matrix x);
-
 }  // namespace baton::engine::cpu

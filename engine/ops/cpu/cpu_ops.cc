@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,8 +16,12 @@
 #include "engine/ops/cpu/matmul.h"
 #include "engine/ops/cpu/mlp.h"
 #include "engine/ops/cpu/ordered_input.h"
+#include "engine/ops/cpu/rank_link.h"
+#include "engine/ops/cpu/residual_sum.h"
 #include "engine/ops/cpu/row_loop.h"
 #include "engine/ops/ops.h"
+#include "engine/parallel/cpu_rank.h"
+#include "engine/parallel/shard.h"
 #include "engine/threads/thread_pool.h"
 
 namespace baton::engine {
@@ -40,16 +46,19 @@ class FloatMatrix : public MatrixBuffer {
 
 class CpuOps : public Ops {
  public:
-  explicit CpuOps(const OpsOptions& options)
-      : compute_(options.compute),
+  CpuOps(const OpsOptions& options, std::optional<CpuRank> rank)
+      : rank_(std::move(rank)),
+        compute_(options.compute),
         pool_({.num_threads = options.num_threads,
                .nice = options.nice,
                .batch = options.batch_scheduling,
                .spin = options.spin}),
+        link_(pool_, rank_ ? rank_->communicator : nullptr),
         attention_(pool_),
-        mlp_(pool_, options.compute),
+        mlp_(pool_, link_, options.compute),
         input_(pool_),
-        ordered_{OrderedInput(pool_), OrderedInput(pool_), OrderedInput(pool_)} {}
+        ordered_{OrderedInput(pool_), OrderedInput(pool_), OrderedInput(pool_)},
+        sum_(pool_, link_) {}
 
   std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) override {
     return std::make_unique<FloatMatrix>(rows, columns);
@@ -58,11 +67,13 @@ class CpuOps : public Ops {
   absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(const Checkpoint& checkpoint,
                                                           const ModelPlan& plan,
                                                           int layer) override {
-    return LoadCpuLayer(checkpoint, plan, layer, pool_, weight_memory_);
+    BATON_ASSIGN_OR_RETURN(const Shard shard, ShardOf(plan));
+    return LoadCpuLayer(checkpoint, WholePlan(plan), shard, layer, pool_, weight_memory_);
   }
   absl::StatusOr<std::unique_ptr<EdgeWeights>> LoadEdges(const Checkpoint& checkpoint,
                                                          const ModelPlan& plan) override {
-    return LoadCpuEdges(checkpoint, plan, pool_, weight_memory_);
+    BATON_ASSIGN_OR_RETURN(const Shard shard, ShardOf(plan));
+    return LoadCpuEdges(checkpoint, WholePlan(plan), shard, pool_, weight_memory_);
   }
   absl::Status Embed(const ModelPlan& plan, const EdgeWeights& edges, const RaggedBatch& batch,
                      Matrix x) override;
@@ -85,16 +96,24 @@ class CpuOps : public Ops {
     return forms.quantized;
   }
   static absl::Status CheckShape(const char* what, Matrix matrix, int rows, int columns);
+  // The whole model's plan, and what of it is computed here. `plan` is the caller's.
+  const ModelPlan& WholePlan(const ModelPlan& plan) const { return rank_ ? rank_->whole : plan; }
+  absl::StatusOr<Shard> ShardOf(const ModelPlan& plan) const {
+    if (rank_) return rank_->shard;
+    return MakeShard(plan, /*world_size=*/1, /*rank=*/0);
+  }
 
+  const std::optional<CpuRank> rank_;  // of a group
   const ComputeMode compute_;
   ThreadPool pool_;
+  RankLink link_;
   WeightMemory weight_memory_;
   Attention attention_;
   cpu::Mlp mlp_;
   ActivationBuffer input_;           // of the next product
   OrderedInput ordered_[3];          // the same, where weights have an order
   AlignedBuffer<float> key_values_;  // [num_rows, 2 * num_kv_heads * head_dim]
-  AlignedBuffer<float> added_;       // [num_rows, hidden], where a norm comes before the sum
+  ResidualSum sum_;                  // of attention
 };
 
 absl::Status CpuOps::CheckShape(const char* what, Matrix matrix, int rows, int columns) {
@@ -170,33 +189,33 @@ absl::Status CpuOps::AttentionOutput(const ModelPlan& plan, int layer, const Lay
                                      Matrix attention, Matrix x) {
   const auto& own = static_cast<const CpuLayer&>(weights);
   const LayerPlan& shape = plan.layers[layer];
-  BATON_RETURN_IF_ERROR(CheckShape("attention", attention, x.rows, own.o.matrix.columns()));
+  BATON_RETURN_IF_ERROR(
+      CheckShape("attention", attention, x.rows, shape.num_heads * shape.head_dim));
   BATON_RETURN_IF_ERROR(CheckShape("x", x, x.rows, plan.hidden_size));
+  BATON_ASSIGN_OR_RETURN(
+      const Matrix whole,
+      link_.Gather(attention.Rows(x.rows), own.attention_columns, own.o.matrix.columns()));
   const PackedMatrix* parts[] = {&own.o.matrix};
-  const Activations a =
-      ordered_[0].Apply(input_.Prepare(attention.Rows(x.rows), Quantizes(parts)), own.o.matrix);
-  const std::size_t stride = x.columns;
-  if (shape.post_norms) added_.Reserve(x.rows * stride);
+  const Activations a = ordered_[0].Apply(input_.Prepare(whole, Quantizes(parts)), own.o.matrix);
+  const std::size_t stride = x.columns, first_column = own.hidden_columns.begin;
+  BATON_ASSIGN_OR_RETURN(float* const added, sum_.Start(x, shape.post_norms));
   MatMul(pool_, a, parts,
          [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
            const float* bias = own.o.BiasFrom(column);
-           const std::size_t at = first_row * stride + column;
-           if (shape.post_norms) {
-             StoreBlock(block, bias, rows, num_columns, stride, added_.data() + at);
+           const std::size_t at = first_row * stride + first_column + column;
+           if (added != nullptr) {
+             StoreBlock(block, bias, rows, num_columns, stride, added + at);
            } else {
              AddBlock(block, bias, rows, num_columns, stride, x.f32() + at);
            }
          });
-  if (shape.post_norms) {
-    AddNormalized(pool_, added_.data(), own.attention_post_norm, shape.norm_eps, x);
-  }
-  return absl::OkStatus();
+  return sum_.Finish(own.attention_post_norm, shape.norm_eps, x);
 }
 
 absl::Status CpuOps::Mlp(const ModelPlan& plan, int layer, const LayerWeights& weights, Matrix x) {
   BATON_RETURN_IF_ERROR(CheckShape("x", x, x.rows, plan.hidden_size));
-  if (x.rows > 0) mlp_.Run(plan.layers[layer], static_cast<const CpuLayer&>(weights), x);
-  return absl::OkStatus();
+  if (x.rows == 0) return absl::OkStatus();
+  return mlp_.Run(plan.layers[layer], static_cast<const CpuLayer&>(weights), x);
 }
 
 absl::Status CpuOps::Logits(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
@@ -211,6 +230,8 @@ absl::Status CpuOps::Logits(const ModelPlan& plan, const EdgeWeights& edges, Mat
                                          plan.norm_eps, Quantizes(parts)),
                         own.head);
   const std::size_t stride = plan.vocab_size;
+  BATON_ASSIGN_OR_RETURN(logits, link_.LogitsOfFirst(logits));
+  logits += own.vocab.begin;
   MatMul(pool_, n, parts,
          [&](int, int column, int num_columns, int first_row, int num_rows, const float* block) {
            float* to = logits + first_row * stride + column;
@@ -220,14 +241,18 @@ absl::Status CpuOps::Logits(const ModelPlan& plan, const EdgeWeights& edges, Mat
              SoftCapRow(plan.logit_softcap, num_columns, to);
            }
          });
-  return absl::OkStatus();
+  return link_.Meet();
 }
 
 }  // namespace
 }  // namespace cpu
 
 std::unique_ptr<Ops> MakeCpuOps(const OpsOptions& options) {
-  return std::make_unique<cpu::CpuOps>(options);
+  return std::make_unique<cpu::CpuOps>(options, std::nullopt);
+}
+
+std::unique_ptr<Ops> MakeCpuRankOps(const OpsOptions& options, CpuRank rank) {
+  return std::make_unique<cpu::CpuOps>(options, std::move(rank));
 }
 
 }  // namespace baton::engine

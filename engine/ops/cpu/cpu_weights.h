@@ -8,6 +8,7 @@
 #include "engine/ops/cpu/packed_matrix.h"
 #include "engine/ops/cpu/weight_memory.h"
 #include "engine/ops/ops.h"
+#include "engine/parallel/shard.h"
 #include "engine/threads/thread_pool.h"
 
 namespace baton::engine::cpu {
@@ -33,23 +34,28 @@ struct CpuLayer final : LayerWeights {
   Linear q, k, v, o;
   Linear router;                 // with experts
   std::vector<MlpWeights> mlps;  // [num_experts], or one
+  // Of a rank's share: which columns of the whole q, attention and intermediate vectors its q, k,
+  // v, gate and up make, and which of the hidden vector its o and down.
+  IndexRange attention_columns, intermediate_columns, hidden_columns;
 };
 
 struct CpuEdges final : EdgeWeights {
   const checkpoint::Tensor* embedding = nullptr;  // in the checkpoint: rows are read one at a time
   std::vector<float> norm;
   PackedMatrix head;
+  IndexRange vocab;  // of the whole, that `head` has rows for
 };
 
-// Finds the weights of a layer, or of embedding, final norm and head, and packs their matrices on
-// the threads of `pool` into `memory`.
+// Finds the weights of a layer, or of embedding, final norm and head, and packs the rows of their
+// matrices that `shard` has on the threads of `pool` into `memory`. `plan` is the whole model's.
 //   kInvalidArgument    a weight is missing or misshapen; names it
 //   kResourceExhausted  no memory
 absl::StatusOr<std::unique_ptr<CpuLayer>> LoadCpuLayer(const checkpoint::Checkpoint& checkpoint,
-                                                       const ModelPlan& plan, int layer,
-                                                       ThreadPool& pool, WeightMemory& memory);
-absl::StatusOr<std::unique_ptr<CpuEdges>> LoadCpuEdges(const checkpoint::Checkpoint& checkpoint,
-                                                       const ModelPlan& plan, ThreadPool& pool,
+                                                       const ModelPlan& plan, const Shard& shard,
+                                                       int layer, ThreadPool& pool,
                                                        WeightMemory& memory);
+absl::StatusOr<std::unique_ptr<CpuEdges>> LoadCpuEdges(const checkpoint::Checkpoint& checkpoint,
+                                                       const ModelPlan& plan, const Shard& shard,
+                                                       ThreadPool& pool, WeightMemory& memory);
 
 }  // namespace baton::engine::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "common/status.h"
 #include "engine/ops/cpu/kernels.h"
 #include "engine/ops/cpu/row_loop.h"
 
@@ -48,8 +49,10 @@ void ComputeGateUp(const MlpWeights& mlp, const TaskList::Task& task, const Acti
 
 }  // namespace
 
-Mlp::Mlp(ThreadPool& pool, ComputeMode compute)
+Mlp::Mlp(ThreadPool& pool, RankLink& link, ComputeMode compute)
     : pool_(pool),
+      link_(link),
+      sum_(pool, link),
       compute_(compute),
       input_(pool),
       gathered_(pool),
@@ -58,7 +61,7 @@ Mlp::Mlp(ThreadPool& pool, ComputeMode compute)
       up_input_(pool),
       down_input_(pool) {}
 
-void Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
+absl::Status Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
   ActivationForms forms;
   for (const MlpWeights& mlp : layer.mlps) {
     forms.Add(mlp.gate.matrix, compute_);
@@ -66,47 +69,51 @@ void Mlp::Run(const LayerPlan& plan, const CpuLayer& layer, Matrix x) {
   }
   const Activations n =
       input_.Normalize(x, {}, x.rows, layer.mlp_norm, plan.norm_eps, forms.quantized);
-  if (plan.post_norms) added_.Reserve(static_cast<std::size_t>(x.rows) * x.columns);
+  BATON_ASSIGN_OR_RETURN(float* const added, sum_.Start(x, plan.post_norms));
   if (plan.num_experts == 0) {
-    RunPlain(plan, layer.mlps[0], n, x);
+    BATON_RETURN_IF_ERROR(RunPlain(plan, layer, n, x, added));
   } else {
     const std::size_t columns = x.columns;
     for (int first = 0; first < x.rows; first += kMixtureRows) {
+      // The hidden layer's memory is written anew once no rank reads it any more.
+      if (first > 0) BATON_RETURN_IF_ERROR(link_.Meet());
       const RowRange rows{first, std::min(kMixtureRows, x.rows - first)};
       const Matrix part{x.f32() + first * columns, rows.count, x.columns};
       Route(plan, layer.router, Slice(n, rows, {.floats = true}));
-      RunExperts(plan, layer, Slice(n, rows, forms), part,
-                 plan.post_norms ? added_.data() + first * columns : nullptr);
+      BATON_RETURN_IF_ERROR(RunExperts(plan, layer, Slice(n, rows, forms), part,
+                                       added == nullptr ? nullptr : added + first * columns));
     }
   }
-  if (plan.post_norms) {
-    AddNormalized(pool_, added_.data(), layer.mlp_post_norm, plan.norm_eps, x);
-  }
+  return sum_.Finish(layer.mlp_post_norm, plan.norm_eps, x);
 }
 
-void Mlp::RunPlain(const LayerPlan& plan, const MlpWeights& mlp, const Activations& n, Matrix x) {
+absl::Status Mlp::RunPlain(const LayerPlan& plan, const CpuLayer& layer, const Activations& n,
+                           Matrix x, float* added) {
+  const MlpWeights& mlp = layer.mlps[0];
   const Share all[] = {{&mlp, {0, n.num_rows}}};
-  const Activations h = GateUp(plan.activation, all, n);
-  const std::size_t stride = x.columns;
+  BATON_ASSIGN_OR_RETURN(const Activations h, GateUp(plan.activation, layer, all, n));
+  const std::size_t stride = x.columns, first_column = layer.hidden_columns.begin;
   Down(all, h, [&](int, int column, int num_columns, int first_row, int rows, const float* block) {
     const float* bias = mlp.down.BiasFrom(column);
-    if (plan.post_norms) {
-      StoreBlock(block, bias, rows, num_columns, stride,
-                 added_.data() + first_row * stride + column);
+    const std::size_t at = first_row * stride + first_column + column;
+    if (added != nullptr) {
+      StoreBlock(block, bias, rows, num_columns, stride, added + at);
     } else {
-      AddBlock(block, bias, rows, num_columns, stride, x.f32() + first_row * stride + column);
+      AddBlock(block, bias, rows, num_columns, stride, x.f32() + at);
     }
   });
+  return absl::OkStatus();
 }
 
-void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n, Matrix x,
-                     float* added) {
+absl::Status Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activations& n,
+                             Matrix x, float* added) {
   shares_.clear();
   for (const ExpertGroups::Group& group : groups_.groups()) {
     shares_.push_back({&layer.mlps[group.expert], {group.first_slot, group.num_slots}});
   }
-  const Activations h = GateUp(plan.activation, shares_, gathered_.Gather(n, groups_.rows()));
-  const std::size_t columns = x.columns;
+  BATON_ASSIGN_OR_RETURN(const Activations h, GateUp(plan.activation, layer, shares_,
+                                                     gathered_.Gather(n, groups_.rows())));
+  const std::size_t columns = layer.hidden_columns.size(), stride = x.columns;
   float* out = expert_out_.Reserve(groups_.rows().size() * columns);
   Down(shares_, h,
        [&](int share, int column, int num_columns, int first_row, int rows, const float* block) {
@@ -118,7 +125,7 @@ void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activat
   ForRows(pool_, x.rows, [&](int row, int) {
     const std::size_t first = static_cast<std::size_t>(row) * count;
     const auto part = [&](int i) { return out + groups_.slots()[first + i] * columns; };
-    float* sum = added != nullptr ? added + row * columns : part(0);
+    float* sum = added != nullptr ? added + row * stride + layer.hidden_columns.begin : part(0);
     for (int i = 0; i < count; ++i) {
       const float weight = choices_[first + i].weight;
       const float* from = part(i);
@@ -129,9 +136,10 @@ void Mlp::RunExperts(const LayerPlan& plan, const CpuLayer& layer, const Activat
       }
     }
     if (added != nullptr) return;
-    float* to = x.f32() + row * columns;
+    float* to = x.f32() + row * stride;
     for (std::size_t c = 0; c < columns; ++c) to[c] += sum[c];
   });
+  return absl::OkStatus();
 }
 
 // The router's weights are few and its choice is discrete: float products whatever its format.
@@ -152,13 +160,49 @@ void Mlp::Route(const LayerPlan& plan, const Linear& router, const Activations& 
   groups_.Assign(choices_, plan.experts_per_token, plan.num_experts);
 }
 
-// A task owns 32 columns, one group of the result.
-Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
-                        const Activations& x) {
+absl::StatusOr<Mlp::Hidden> Mlp::ReserveHidden(int num_rows, int columns,
+                                               const ActivationForms& forms) {
+  Hidden hidden;
+  if (link_.alone()) {
+    hidden.view = hidden_.Reserve(num_rows, columns, forms);
+    hidden.floats = forms.floats ? hidden_.floats() : nullptr;
+    hidden.groups = forms.quantized ? hidden_.groups() : nullptr;
+    return hidden;
+  }
+  hidden.view = {.stride = static_cast<std::size_t>(columns),
+                 .groups = static_cast<std::size_t>(columns) / kGroup,
+                 .num_rows = num_rows};
+  if (forms.floats) {
+    BATON_ASSIGN_OR_RETURN(hidden.floats, link_.HiddenFloats(num_rows, columns));
+  }
+  if (forms.quantized) {
+    BATON_ASSIGN_OR_RETURN(hidden.groups, link_.HiddenGroups(num_rows, columns / kGroup));
+  }
+  hidden.view.floats = hidden.floats;
+  hidden.view.quantized = hidden.groups;
+  return hidden;
+}
+
+absl::StatusOr<Activations> Mlp::GateUp(Activation activation, const CpuLayer& layer,
+                                        std::span<const Share> shares, const Activations& x) {
   ActivationForms forms;
   for (const Share& share : shares) forms.Add(share.mlp->down.matrix, compute_);
+  const int columns = shares[0].mlp->down.matrix.columns();
+  // Where ranks meet inside of groups, nobody has a whole one to quantize until all have met.
+  const bool quantize_later = forms.quantized && !link_.deals_groups(columns);
+  BATON_ASSIGN_OR_RETURN(
+      const Hidden hidden,
+      ReserveHidden(x.num_rows, columns, quantize_later ? ActivationForms{.floats = true} : forms));
+  FillHidden(activation, shares, x, layer.intermediate_columns.begin, hidden);
+  BATON_RETURN_IF_ERROR(link_.Meet());
+  if (!quantize_later) return hidden.view;
+  return hidden_.Prepare({hidden.floats, x.num_rows, columns}, /*quantized=*/true);
+}
+
+// A task owns 32 columns, one group of the result.
+void Mlp::FillHidden(Activation activation, std::span<const Share> shares, const Activations& x,
+                     int first_column, const Hidden& to) {
   const int columns = shares[0].mlp->gate.matrix.rows();
-  const Activations result = hidden_.Reserve(x.num_rows, columns, forms);
   SetProducts(shares, &MlpWeights::gate);
   const Activations gate_x = gate_input_.Apply(x, products_);
   const bool same = std::all_of(shares.begin(), shares.end(), [](const Share& share) {
@@ -172,8 +216,9 @@ Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
     const TaskList::Task task = tasks.At(index);
     GateUpBlock block;
     ComputeGateUp(*shares[task.product].mlp, task, gate_x, up_x, block);
-    const std::size_t column = static_cast<std::size_t>(task.first_tile) * kTileRows;
-    const std::size_t num_columns = std::min<std::size_t>(kGroup, columns - column);
+    const int own_column = task.first_tile * kTileRows;
+    const int num_columns = std::min(kGroup, columns - own_column);
+    const std::size_t column = first_column + own_column;
     for (int row = 0; row < task.rows.count; ++row) {
       alignas(64) float h[kGroup];
       for (int t = 0; t < task.end_tile - task.first_tile; ++t) {
@@ -181,13 +226,14 @@ Activations Mlp::GateUp(Activation activation, std::span<const Share> shares,
                      kTileRows, h + t * kTileRows);
       }
       const std::size_t at = task.rows.first + row;
-      if (forms.quantized) {
-        QuantizeRow(h, kGroup, hidden_.groups() + at * result.groups + column / kGroup);
+      if (to.groups != nullptr) {
+        QuantizeRow(h, kGroup, to.groups + at * to.view.groups + column / kGroup);
       }
-      if (forms.floats) std::copy_n(h, num_columns, hidden_.floats() + at * result.stride + column);
+      if (to.floats != nullptr) {
+        std::copy_n(h, num_columns, to.floats + at * to.view.stride + column);
+      }
     }
   });
-  return result;
 }
 
 void Mlp::SetProducts(std::span<const Share> shares, Linear MlpWeights::*map) {

@@ -15,6 +15,8 @@ set(BATON_ENGINE_CPU_SOURCES
   ops/cpu/mlp.cc
   ops/cpu/ordered_input.cc
   ops/cpu/packed_matrix.cc
+  ops/cpu/rank_link.cc
+  ops/cpu/residual_sum.cc
   ops/cpu/unpacked_group.cc
   ops/cpu/weight_memory.cc
   threads/thread_pool.cc
