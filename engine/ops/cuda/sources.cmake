@@ -2,6 +2,11 @@
 set(BATON_ENGINE_CUDA_KERNELS
   ops/cuda/kernels/activation.cu
   ops/cuda/kernels/add.cu
+  ops/cuda/kernels/attention.cu
+  ops/cuda/kernels/attention_decode.cu
+  ops/cuda/kernels/attention_merge.cu
+  ops/cuda/kernels/attention_plan.cu
+  ops/cuda/kernels/attention_prefill.cu
   ops/cuda/kernels/embed.cu
   ops/cuda/kernels/experts.cu
   ops/cuda/kernels/qkv_rope.cu
