@@ -2,7 +2,7 @@
 // Loads and stores with cache hints (the hints do nothing here), and cp.async.
 #include <cstdint>
 
-#include "cuda_emulation/exec.h"
+#include "cuda_emulation/kernel_api.h"
 
 template <class T>
 T __ldg(const T* at) {

@@ -1,6 +1,6 @@
 #pragma once
 // Barriers and fences.
-#include "cuda_emulation/exec.h"
+#include "cuda_emulation/kernel_api.h"
 
 inline void __syncthreads(const cuda_emulation::Site& site = cuda_emulation::Site::Here()) {
   cuda_emulation::BlockSync(0, 0, site);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda_emulation/exec.h"
+#include "cuda_emulation/kernel_api.h"
 
 #if defined(__SANITIZE_THREAD__)
 // Lanes exchange registers through each other's stacks; that is no race of the kernel.

@@ -25,8 +25,8 @@ bool Says(const char* name, const char* word) {
 
 }  // namespace
 
-ncclComm::ncclComm(int rank, int size, bool blocking, int max_channels)
-    : rank(rank), size(size), blocking(blocking), max_channels(max_channels), peers(size) {
+ncclComm::ncclComm(int its_rank, int num_ranks, bool blocks, int channels)
+    : rank(its_rank), size(num_ranks), blocking(blocks), max_channels(channels), peers(num_ranks) {
   cudaGetDevice(&device);
   ++live_communicators;
 }

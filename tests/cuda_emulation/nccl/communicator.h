@@ -22,7 +22,7 @@ struct ncclComm {
     cuda_emulation::nccl::Socket out, in, control;
   };
 
-  ncclComm(int rank, int size, bool blocking, int max_channels);
+  ncclComm(int its_rank, int num_ranks, bool blocks, int channels);
   ~ncclComm();
 
   // Takes device memory as the real library does. False: there is none.

@@ -1,4 +1,4 @@
-# NCCL over sockets of the loopback. House style and warnings, unlike the files beside.
+# NCCL over sockets of the loopback.
 set(nccl_sources bootstrap.cc communicator.cc group.cc lifecycle.cc memory.cc operations.cc reduce.cc
   socket.cc split.cc transfer.cc)
 list(TRANSFORM nccl_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
