@@ -306,9 +306,8 @@ void DecodeScheduler::FailStep(const absl::Status& status) {
 void DecodeScheduler::ReportOutputs(absl::Time end) {
   const int decode_rows = batch_.plan().decode_rows;
   const int prefill_rows = batch_.plan().prefill_rows;
-  const std::vector<PlannedRows> computed = batch_.plan().parts;
+  FreeHidden();
   std::vector<StepBatch::Sampled> sampled = batch_.Commit();
-  for (const PlannedRows& part : computed) FreeHidden(*part.sequence);
   std::vector<Sequence*> finished;
   for (StepBatch::Sampled& result : sampled) {
     session::TokenOutput output = MakeOutput(*result.sequence, std::move(result.token), end);
@@ -321,8 +320,12 @@ void DecodeScheduler::ReportOutputs(absl::Time end) {
   NoteRate(prefill_rows, end - step_start_);
 }
 
-void DecodeScheduler::FreeHidden(Sequence& sequence) const {
-  sequence.blocks.ReleaseFront(limits_.FirstVisibleBlock(sequence.num_computed));
+void DecodeScheduler::FreeHidden() const {
+  if (limits_.window == 0) return;
+  for (const PlannedRows& part : batch_.plan().parts) {
+    const int next = part.sequence->num_computed + part.num_rows;
+    part.sequence->blocks.ReleaseFront(limits_.FirstVisibleBlock(next));
+  }
 }
 
 session::TokenOutput DecodeScheduler::MakeOutput(Sequence& sequence, SampledToken token,

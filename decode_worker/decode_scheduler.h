@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -56,10 +57,12 @@ class DecodeScheduler final : public worker::Scheduler {
   void Tick() override;
   absl::Time NextDeadline() const override { return table_.next_expiry(); }
   std::span<const engine::SequenceStep> PlanStep() override;
+  bool watches_layers() const override { return false; }
   void OnLayer(int /*layer*/) override {}
   void OnLogits(int index, int row, std::span<float> logits) override {
     batch_.OnLogits(index, row, logits);
   }
+  void OnToken(int index, SampledToken token) override { batch_.OnToken(index, std::move(token)); }
   void FinishStep(const absl::Status& status) override;
   session::WorkerLoad Load() const override;
   bool idle() const override { return table_.size() == 0; }
@@ -95,8 +98,8 @@ class DecodeScheduler final : public worker::Scheduler {
   void Adopt(Sequence& sequence, const worker::ReceiveDone& event);
 
   void ReportOutputs(absl::Time end);
-  // Gives back the blocks that no later row of the sequence sees.
-  void FreeHidden(Sequence& sequence) const;
+  // Gives back the blocks that no row after the step's sees.
+  void FreeHidden() const;
   session::TokenOutput MakeOutput(Sequence& sequence, SampledToken token, absl::Time end);
   void FailStep(const absl::Status& status);
   void NoteRate(int prefill_rows, absl::Duration duration);

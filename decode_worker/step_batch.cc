@@ -21,10 +21,11 @@ engine::SequenceStep MakeStep(const Sequence& sequence, int num_rows) {
   step.start_position = sequence.num_computed;
   step.block_table = sequence.blocks.ids();
   step.prompt_length = sequence.prompt_size;
-  if (WantsPromptLogprobs(sequence)) {
-    step.logits = engine::LogitRows::kAll;
-  } else if (num_rows == sequence.num_remaining()) {
-    step.logits = engine::LogitRows::kLast;
+  if (WantsPromptLogprobs(sequence)) step.logits = engine::LogitRows::kAll;
+  if (num_rows == sequence.num_remaining()) {
+    step.sampling = &sequence.sampling;
+    step.prompt = sequence.prompt();
+    step.output = sequence.output();
   }
   return step;
 }
@@ -50,12 +51,12 @@ void StepBatch::OnLogits(int index, int row, std::span<float> logits) {
       position >= static_cast<int>(sequence.prompt_logprobs.size())) {
     const std::int32_t next = sequence.tokens[static_cast<std::size_t>(position) + 1];
     scored_.push_back(
-        {&sequence, sampler_.Score(next, sequence.sampling.num_prompt_logprobs, logits)});
+        {&sequence, scorer_.Score(next, sequence.sampling.num_prompt_logprobs, logits)});
   }
-  if (position + 1 == sequence.num_tokens()) {
-    sampled_.push_back({&sequence, sampler_.Sample(sequence.sampling, sequence.prompt(),
-                                                   sequence.output(), logits)});
-  }
+}
+
+void StepBatch::OnToken(int index, SampledToken token) {
+  sampled_.push_back({plan_.parts[static_cast<std::size_t>(index)].sequence, std::move(token)});
 }
 
 std::vector<StepBatch::Sampled> StepBatch::Commit() {

@@ -8,9 +8,8 @@
 
 namespace baton::decode_worker {
 
-// The step under way: says to the engine what to compute, samples where a sequence's last known
-// token was computed, and keeps the results until the step is known to have succeeded. Not
-// thread-safe.
+// The step under way: says to the engine what to compute, scores prompts, and keeps the results
+// until the step is known to have succeeded. Not thread-safe.
 class StepBatch {
  public:
   struct Sampled {
@@ -23,6 +22,8 @@ class StepBatch {
   std::span<const engine::SequenceStep> Begin(StepPlan plan);
   // As engine::LogitsHook, of the step begun last. Changes no sequence.
   void OnLogits(int index, int row, std::span<float> logits);
+  // As engine::TokenHook, likewise.
+  void OnToken(int index, SampledToken token);
 
   // The step succeeded: advances every planned sequence, keeps the prompt log-probabilities asked
   // for, and appends each sampled token to its sequence. In plan order.
@@ -37,7 +38,7 @@ class StepBatch {
     SampledToken token;
   };
   StepPlan plan_;
-  engine::Sampler sampler_;
+  engine::Sampler scorer_;
   std::vector<engine::SequenceStep> steps_;
   std::vector<Sampled> sampled_;
   std::vector<Scored> scored_;

@@ -8,18 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "engine/sampling/host_sampling.h"
 
 namespace baton::engine {
 namespace {
-
-// Logits are made this many floats (8 MiB) at a time: enough rows to read the head's weights
-// seldom, few enough to bound the memory of a long prompt's log-probabilities.
-constexpr std::size_t kMaxLogits = std::size_t{2} << 20;
-
-int LogitRowsAtOnce(const ModelPlan& plan, int max_rows) {
-  const std::size_t rows = kMaxLogits / static_cast<std::size_t>(plan.vocab_size);
-  return static_cast<int>(std::clamp<std::size_t>(rows, 1, max_rows));
-}
 
 // The first position that any layer's row at `position` sees.
 int FirstVisibleAnywhere(const ModelPlan& plan, int position) {
@@ -63,41 +55,35 @@ absl::Status CheckSequence(const ModelPlan& plan, const KvPool& kv, const Sequen
   return absl::OkStatus();
 }
 
-// A RaggedBatch and the memory behind it.
-struct Batch {
+// A RaggedBatch, its sampled rows, and the memory behind them.
+struct StepRows {
   std::vector<std::int32_t> tokens, positions, text_lengths;
   std::vector<BatchSequence> sequences;
-  std::vector<std::vector<BlockId>> filled_tables;  // of those with holes
+  std::vector<SampledRow> samples;
 };
 
-// `table` with its holes filled by the first block that it has. Attention works in whole tiles of
-// keys, so it may read, to no effect, what no row sees; it must be memory.
-std::vector<BlockId> FillHoles(std::span<const BlockId> table) {
-  std::vector<BlockId> filled(table.begin(), table.end());
-  const auto first =
-      std::find_if(filled.begin(), filled.end(), [](BlockId block) { return block != kNoBlock; });
-  std::fill(filled.begin(), first, *first);
-  return filled;
-}
-
-Batch MakeBatch(std::span<const SequenceStep> steps) {
-  Batch batch;
+StepRows MakeRows(std::span<const SequenceStep> steps, bool samples) {
+  StepRows rows;
   for (const SequenceStep& step : steps) {
-    std::span<const BlockId> table = step.block_table;
-    // CheckSequence saw a block for the rows' own positions.
-    if (table.front() == kNoBlock) table = batch.filled_tables.emplace_back(FillHoles(table));
-    batch.sequences.push_back({.first_row = static_cast<int>(batch.tokens.size()),
-                               .num_rows = static_cast<int>(step.tokens.size()),
-                               .start_position = step.start_position,
-                               .block_table = table});
-    batch.tokens.insert(batch.tokens.end(), step.tokens.begin(), step.tokens.end());
-    for (std::size_t i = 0; i < step.tokens.size(); ++i) {
-      const int position = step.start_position + static_cast<int>(i);
-      batch.positions.push_back(position);
-      batch.text_lengths.push_back(std::max(step.prompt_length, position + 1));
+    const int first_row = static_cast<int>(rows.tokens.size());
+    const int num_rows = static_cast<int>(step.tokens.size());
+    rows.sequences.push_back({.first_row = first_row,
+                              .num_rows = num_rows,
+                              .start_position = step.start_position,
+                              .block_table = step.block_table});
+    rows.tokens.insert(rows.tokens.end(), step.tokens.begin(), step.tokens.end());
+    for (int i = 0; i < num_rows; ++i) {
+      const int position = step.start_position + i;
+      rows.positions.push_back(position);
+      rows.text_lengths.push_back(std::max(step.prompt_length, position + 1));
     }
+    if (step.sampling == nullptr || !samples) continue;
+    rows.samples.push_back({.row = first_row + num_rows - 1,
+                            .params = step.sampling,
+                            .prompt = step.prompt,
+                            .output = step.output});
   }
-  return batch;
+  return rows;
 }
 
 // A row of the batch whose logits someone wants: row `row` of sequence `index`.
@@ -120,6 +106,12 @@ void CollectWanted(std::span<const SequenceStep> steps, std::vector<WantedLogits
     }
     first_row += num_rows;
   }
+}
+
+bool WantsLogits(std::span<const SequenceStep> steps, const StepHooks& hooks) {
+  return hooks.on_logits != nullptr &&
+         std::any_of(steps.begin(), steps.end(),
+                     [](const SequenceStep& step) { return step.logits != LogitRows::kNone; });
 }
 
 }  // namespace
@@ -154,11 +146,9 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Load(
     widest = std::max(widest, own_plan.layers[layer].num_heads * own_plan.layers[layer].head_dim);
     if (on_progress) on_progress(layer + 1, num_layers);
   }
-  runner->x_ = runner->ops_->NewMatrix(max_rows, own_plan.hidden_size);
-  runner->q_ = runner->ops_->NewMatrix(max_rows, widest);
-  runner->attention_ = runner->ops_->NewMatrix(max_rows, widest);
-  runner->logits_.resize(static_cast<std::size_t>(LogitRowsAtOnce(own_plan, max_rows)) *
-                         own_plan.vocab_size);
+  BATON_ASSIGN_OR_RETURN(runner->x_, runner->ops_->NewMatrix(max_rows, own_plan.hidden_size));
+  BATON_ASSIGN_OR_RETURN(runner->q_, runner->ops_->NewMatrix(max_rows, widest));
+  BATON_ASSIGN_OR_RETURN(runner->attention_, runner->ops_->NewMatrix(max_rows, widest));
   return runner;
 }
 
@@ -171,17 +161,43 @@ KvLayout ModelRunner::MakeKvLayout(int block_size, KvDType dtype) const {
 }
 
 absl::Status ModelRunner::Step(std::span<const SequenceStep> sequences, KvPool& kv,
-                               const LayerHook& on_layer, const LogitsHook& on_logits) {
+                               const StepHooks& hooks) {
   BATON_RETURN_IF_ERROR(CheckStep(sequences, kv));
-  const Batch rows = MakeBatch(sequences);
-  const RaggedBatch batch{
-      .tokens = rows.tokens,
-      .positions = rows.positions,
-      .sequences = rows.sequences,
-      .angles = angles_.Compute(plan_.ropes, rows.positions, rows.text_lengths)};
-  BATON_RETURN_IF_ERROR(RunLayers(batch, kv, on_layer));
-  if (!on_logits) return absl::OkStatus();
-  return RunLogits(sequences, batch.num_rows(), on_logits);
+  const StepRows rows = MakeRows(sequences, hooks.on_token != nullptr);
+  StepInput input{.batch = {.tokens = rows.tokens,
+                            .positions = rows.positions,
+                            .sequences = rows.sequences,
+                            .text_lengths = rows.text_lengths},
+                  .samples = rows.samples,
+                  .hidden_needed = WantsLogits(sequences, hooks),
+                  .layers_watched = hooks.on_layer != nullptr};
+  if (ops_->takes_rope_angles()) {
+    input.batch.angles = angles_.Compute(plan_.ropes, rows.positions, rows.text_lengths);
+  }
+  tokens_.resize(rows.samples.size());
+  if (absl::Status status = Compute(sequences, input, kv, hooks); !status.ok()) {
+    ops_->AbandonStep();
+    return status;
+  }
+  std::size_t sampled = 0;
+  for (int index = 0; sampled < tokens_.size(); ++index) {
+    if (sequences[index].sampling != nullptr) hooks.on_token(index, std::move(tokens_[sampled++]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelRunner::Compute(std::span<const SequenceStep> sequences, const StepInput& input,
+                                  KvPool& kv, const StepHooks& hooks) {
+  const Matrix x = x_->matrix().Rows(input.batch.num_rows());
+  BATON_ASSIGN_OR_RETURN(const bool call_by_call, ops_->BeginStep(plan_, input, kv));
+  if (call_by_call) {
+    BATON_RETURN_IF_ERROR(RunLayers(input.batch, kv, hooks.on_layer));
+    if (input.hidden_needed) {
+      BATON_RETURN_IF_ERROR(RunLogits(sequences, x.rows, hooks.on_logits));
+    }
+    BATON_RETURN_IF_ERROR(ops_->Sample(plan_, *edges_, x, input));
+  }
+  return ops_->EndStep(input, hooks.on_layer, tokens_);
 }
 
 absl::Status ModelRunner::CheckStep(std::span<const SequenceStep> sequences,
@@ -214,8 +230,8 @@ absl::Status ModelRunner::RunLayers(const RaggedBatch& batch, KvPool& kv,
     const Matrix attention{attention_->matrix().data, batch.num_rows(), columns};
     const LayerWeights& weights = *layers_[layer];
     BATON_RETURN_IF_ERROR(ops_->QkvRopeAppend(plan_, layer, weights, batch, x, kv, q));
-    // The layer's KV is final here: whoever sends it can do so under all the work that follows.
-    if (on_layer) on_layer(layer);
+    // The layer's KV is complete: whoever sends it can do so under all the work that follows.
+    BATON_RETURN_IF_ERROR(ops_->LayerWritten(layer, on_layer));
     BATON_RETURN_IF_ERROR(ops_->PagedAttention(plan_, layer, batch, q, kv, attention));
     BATON_RETURN_IF_ERROR(ops_->AttentionOutput(plan_, layer, weights, attention, x));
     BATON_RETURN_IF_ERROR(ops_->Mlp(plan_, layer, weights, x));
@@ -230,7 +246,9 @@ absl::Status ModelRunner::RunLogits(std::span<const SequenceStep> sequences, int
   CollectWanted(sequences, wanted, batch_rows);
   const Matrix x = x_->matrix().Rows(num_rows);
   const std::size_t vocab = plan_.vocab_size;
-  const std::size_t at_once = logits_.size() / vocab;
+  const std::size_t at_once =
+      std::min<std::size_t>(LogitRowsAtOnce(plan_.vocab_size), wanted.size());
+  if (logits_.size() < at_once * vocab) logits_.resize(at_once * vocab);
   for (std::size_t begin = 0; begin < wanted.size(); begin += at_once) {
     const std::size_t count = std::min(at_once, wanted.size() - begin);
     BATON_RETURN_IF_ERROR(ops_->Logits(

@@ -2,16 +2,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/checkpoint.h"
+#include "common/sampling_params.h"
 #include "engine/ops/ops.h"
 
 namespace baton::engine {
 
+// After which rows of a sequence the LogitsHook sees the logits. Sampling needs none of it.
 enum class LogitRows : std::uint8_t { kNone, kLast, kAll };
 
 // One sequence's part of a step: `tokens` are computed at positions [start_position,
@@ -28,13 +31,26 @@ struct SequenceStep {
   // what a cache filled by one pass over the prompt and a step per token holds, however the prompt
   // is cut here.
   int prompt_length = 0;
+  // How to choose the token after the last row; null: none is chosen. Then `prompt` and `output`
+  // are the sequence's tokens up to and with that row.
+  const SamplingParams* sampling = nullptr;
+  std::span<const std::int32_t> prompt;
+  std::span<const std::int32_t> output;
 };
 
-// Called on the stepping thread once layer `layer` has written K and V of every row of the step.
-using LayerHook = std::function<void(int layer)>;
 // Called on the stepping thread with the logits [vocab] after row `row` (0-based within the
 // sequence's tokens) of `sequences[index]`, in row order. The span is valid during the call.
 using LogitsHook = std::function<void(int index, int row, std::span<float> logits)>;
+// Called on the stepping thread with the token sampled after the last row of `sequences[index]`, in
+// the order of sequences, once the whole step has succeeded.
+using TokenHook = std::function<void(int index, SampledToken token)>;
+
+// What a step tells its caller while it runs; each may be null.
+struct StepHooks {
+  LayerHook on_layer;
+  LogitsHook on_logits;  // without it no logits are shown, whatever SequenceStep::logits says
+  TokenHook on_token;    // without it nothing is sampled
+};
 
 // A loaded model that computes steps over a KV pool. Not thread-safe: one step at a time.
 class ModelRunner {
@@ -46,11 +62,17 @@ class ModelRunner {
       std::shared_ptr<const checkpoint::Checkpoint> checkpoint, ModelPlan plan,
       std::unique_ptr<Ops> ops, int max_rows, const std::function<void(int, int)>& on_progress);
 
-  // Computes one step. Either hook may be null (no logits are computed without a LogitsHook).
+  // Computes one step.
   //   kInvalidArgument  no rows, more than max_rows, a token id outside the vocabulary, a position
   //                     beyond the context, a block table too short, or another model's KV pool
-  absl::Status Step(std::span<const SequenceStep> sequences, KvPool& kv, const LayerHook& on_layer,
-                    const LogitsHook& on_logits);
+  // After a failure nothing writes to `kv` any more; what the step's slots hold is undefined.
+  absl::Status Step(std::span<const SequenceStep> sequences, KvPool& kv, const StepHooks& hooks);
+
+  // As Ops says.
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvLayout& layout, int num_blocks) {
+    return ops_->NewKvPool(layout, num_blocks);
+  }
+  absl::StatusOr<std::optional<std::uint64_t>> KvMemoryLeft() const { return ops_->KvMemoryLeft(); }
 
   // What Step refuses before it computes anything.
   absl::Status CheckStep(std::span<const SequenceStep> sequences, const KvPool& kv) const;
@@ -62,6 +84,8 @@ class ModelRunner {
  private:
   ModelRunner(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, ModelPlan plan,
               std::unique_ptr<Ops> ops, int max_rows);
+  absl::Status Compute(std::span<const SequenceStep> sequences, const StepInput& input, KvPool& kv,
+                       const StepHooks& hooks);
   absl::Status RunLayers(const RaggedBatch& batch, KvPool& kv, const LayerHook& on_layer);
   absl::Status RunLogits(std::span<const SequenceStep> sequences, int num_rows,
                          const LogitsHook& on_logits);
@@ -74,7 +98,8 @@ class ModelRunner {
   std::vector<std::unique_ptr<LayerWeights>> layers_;
   std::unique_ptr<MatrixBuffer> x_, q_, attention_;
   RopeAngleBuffer angles_;
-  std::vector<float> logits_;  // a few rows at a time
+  std::vector<float> logits_;         // a few rows at a time
+  std::vector<SampledToken> tokens_;  // of the step
 };
 
 }  // namespace baton::engine

@@ -168,9 +168,10 @@ std::span<const engine::SequenceStep> PrefillScheduler::PlanStep() {
     step.start_position = chunk.begin;
     step.block_table = request.blocks.ids();
     step.prompt_length = request.num_tokens();
-    step.logits = request.spec.sampling.prompt_logprobs ? engine::LogitRows::kAll
-                  : chunk.last()                        ? engine::LogitRows::kLast
-                                                        : engine::LogitRows::kNone;
+    if (request.spec.sampling.prompt_logprobs) step.logits = engine::LogitRows::kAll;
+    if (!chunk.last()) continue;
+    step.sampling = &request.spec.sampling;
+    step.prompt = request.spec.prompt;
   }
   return steps_;
 }
@@ -198,14 +199,10 @@ void PrefillScheduler::OnLayer(int layer) {
 void PrefillScheduler::OnLogits(int index, int row, std::span<float> logits) {
   const Chunk& chunk = chunks_[index];
   PrefillRequest& request = *chunk.request;
-  const SamplingParams& sampling = request.spec.sampling;
   const int next = chunk.begin + row + 1;  // the position that these logits are about
-  if (next < request.num_tokens()) {
-    request.prompt_logprobs.push_back(
-        sampler_.Score(request.spec.prompt[next], sampling.num_prompt_logprobs, logits));
-  } else {
-    request.first_token = sampler_.Sample(sampling, request.spec.prompt, {}, logits);
-  }
+  if (next == request.num_tokens()) return;
+  request.prompt_logprobs.push_back(
+      scorer_.Score(request.spec.prompt[next], request.spec.sampling.num_prompt_logprobs, logits));
 }
 
 void PrefillScheduler::FinishStep(const absl::Status& status) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,8 +62,12 @@ class PrefillScheduler final : public worker::Scheduler {
   void Tick() override;
   absl::Time NextDeadline() const override { return table_.next_deadline(); }
   std::span<const engine::SequenceStep> PlanStep() override;
+  bool watches_layers() const override { return true; }
   void OnLayer(int layer) override;
   void OnLogits(int index, int row, std::span<float> logits) override;
+  void OnToken(int index, SampledToken token) override {
+    chunks_[index].request->first_token = std::move(token);
+  }
   void FinishStep(const absl::Status& status) override;
   session::WorkerLoad Load() const override;
   bool idle() const override { return table_.size() == 0; }
@@ -112,7 +117,7 @@ class PrefillScheduler final : public worker::Scheduler {
   const PrefillLimits limits_;
   const Parts parts_;
   PrefillTable table_;
-  engine::Sampler sampler_;
+  engine::Sampler scorer_;
   worker::OutputBatch outputs_;
   std::vector<Chunk> chunks_;                // of the step under way
   std::vector<engine::SequenceStep> steps_;  // [chunks_.size()]

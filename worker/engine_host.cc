@@ -60,7 +60,7 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
                             : absl::StrCat(ComputesInF32(config) ? "f32 " : "fast ",
                                            absl::string_view(engine::CpuInstructionSet().data(),
                                                              engine::CpuInstructionSet().size()));
-  fingerprint.kv_dtype = layout.dtype == engine::KvDType::kF16 ? "f16" : "f32";
+  fingerprint.kv_dtype = std::string(engine::KvDTypeName(layout.dtype));
   fingerprint.num_layers = layout.num_layers;
   fingerprint.num_kv_heads = layout.num_kv_heads;
   fingerprint.head_dim = layout.head_dim;
@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
       const int num_blocks,
       ChooseNumBlocks(config, layout, (*runner)->plan().max_context, MachineBytes()));
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<engine::KvPool> kv,
-                         engine::KvPool::Create(layout, num_blocks));
+                         (*runner)->NewKvPool(layout, num_blocks));
   ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, (*runner)->plan(), layout);
   std::string name =
       config.served_model_name.empty() ? checkpoint->metadata().name : config.served_model_name;
@@ -164,9 +164,8 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
 }
 
 absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
-                              const engine::LayerHook& on_layer,
-                              const engine::LogitsHook& on_logits) {
-  return runner_->Step(sequences, *kv_, on_layer, on_logits);
+                              const engine::StepHooks& hooks) {
+  return runner_->Step(sequences, *kv_, hooks);
 }
 
 kvtransfer::KvMemory EngineHost::transfer_memory() const {

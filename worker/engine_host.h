@@ -35,8 +35,7 @@ class EngineHost final : public StepRunner {
   static absl::StatusOr<std::unique_ptr<EngineHost>> Create(const WorkerConfig& config);
 
   absl::Status Step(std::span<const engine::SequenceStep> sequences,
-                    const engine::LayerHook& on_layer,
-                    const engine::LogitsHook& on_logits) override;
+                    const engine::StepHooks& hooks) override;
 
   const ModelFingerprint& fingerprint() const { return fingerprint_; }
   const engine::KvLayout& layout() const { return kv_->layout(); }

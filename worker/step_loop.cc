@@ -94,11 +94,7 @@ bool StepLoop::RunStep(Scheduler& scheduler) {
   metrics_.step_rows.Observe(static_cast<double>(rows));
   metrics_.step_sequences.Observe(static_cast<double>(plan.size()));
   const absl::Time begin = clock_.Now();
-  const absl::Status status = runner_.Step(
-      plan, [&scheduler](int layer) { scheduler.OnLayer(layer); },
-      [&scheduler](int index, int row, std::span<float> logits) {
-        scheduler.OnLogits(index, row, logits);
-      });
+  const absl::Status status = runner_.Step(plan, HooksOf(scheduler));
   metrics_.step_seconds.Observe(absl::ToDoubleSeconds(clock_.Now() - begin));
   metrics_.steps.Add();
   num_steps_.fetch_add(1, std::memory_order_relaxed);

@@ -172,7 +172,7 @@ class EngineBench {
   double Run(const std::vector<engine::SequenceStep>& steps) {
     const double start = Now();
     const absl::Status status =
-        runner_->Step(steps, *kv_, nullptr, [](int, int, std::span<float>) {});
+        runner_->Step(steps, *kv_, {.on_logits = [](int, int, std::span<float>) {}});
     if (!status.ok()) {
       std::fprintf(stderr, "%s\n", status.ToString().c_str());
       std::exit(1);

@@ -5,7 +5,12 @@
 
 namespace baton::engine {
 
-enum class KvDType : std::uint8_t { kF16, kF32 };
+enum class KvDType : std::uint8_t { kF16, kBF16, kF32 };
+
+// As the fingerprint and the settings name it: "f16", "bf16", "f32".
+constexpr std::string_view KvDTypeName(KvDType dtype) {
+  return dtype == KvDType::kF16 ? "f16" : dtype == KvDType::kBF16 ? "bf16" : "f32";
+}
 
 // The shape of the KV blocks one rank holds. A block is `block_size` tokens of one layer: K, then
 // V, each [num_kv_heads][block_size][head_dim]. A (layer, block) pair is one contiguous piece of
@@ -17,7 +22,7 @@ struct KvLayout {
   int block_size = 16;  // tokens
   KvDType dtype = KvDType::kF16;
 
-  std::size_t element_bytes() const { return dtype == KvDType::kF16 ? 2 : 4; }
+  std::size_t element_bytes() const { return dtype == KvDType::kF32 ? 4 : 2; }
   std::size_t half_block_bytes() const {  // K or V
     return element_bytes() * num_kv_heads * block_size * head_dim;
   }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 
@@ -35,7 +36,7 @@ absl::Status CheckShape(const KvLayout& layout, int num_blocks) {
 
 absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const KvLayout& layout, int num_blocks) {
   if (absl::Status status = CheckShape(layout, num_blocks); !status.ok()) return status;
-  std::unique_ptr<KvPool> pool(new KvPool(layout, num_blocks));
+  std::unique_ptr<KvPool> pool(new KvPool(layout, num_blocks, kHost));
   const std::size_t layer_bytes = layout.block_bytes() * num_blocks;
   for (int layer = 0; layer < layout.num_layers; ++layer) {
     void* memory = mmap(nullptr, layer_bytes, PROT_READ | PROT_WRITE,
@@ -52,9 +53,25 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const KvLayout& layout, i
   return pool;
 }
 
-KvPool::KvPool(const KvLayout& layout, int num_blocks) : layout_(layout), num_blocks_(num_blocks) {}
+absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Adopt(const KvLayout& layout, int num_blocks,
+                                                      Memory memory) {
+  if (absl::Status status = CheckShape(layout, num_blocks); !status.ok()) return status;
+  if (static_cast<int>(memory.layers.size()) != layout.num_layers) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("KV memory of another model: %d pieces for %d layers", memory.layers.size(),
+                        layout.num_layers));
+  }
+  std::unique_ptr<KvPool> pool(new KvPool(layout, num_blocks, memory.device));
+  pool->layers_ = std::move(memory.layers);
+  pool->owner_ = std::move(memory.owner);
+  return pool;
+}
+
+KvPool::KvPool(const KvLayout& layout, int num_blocks, int device)
+    : layout_(layout), num_blocks_(num_blocks), device_(device) {}
 
 KvPool::~KvPool() {
+  if (device_ != kHost) return;
   for (std::byte* layer : layers_) munmap(layer, layout_.block_bytes() * num_blocks_);
 }
 

@@ -16,16 +16,29 @@ namespace baton::engine {
 // be read and written from distinct threads.
 class KvPool {
  public:
+  // Memory that a backend allocated for a pool: one piece per layer of [num_blocks][block_bytes].
+  struct Memory {
+    std::vector<std::byte*> layers;
+    int device = 0;               // index of the device that the pieces lie on
+    std::shared_ptr<void> owner;  // frees them; lives as long as the pool
+  };
   // Reserves address space for `num_blocks` blocks in each layer; pages are taken on first write.
   //   kInvalidArgument    num_blocks <= 0
   //   kResourceExhausted  the system refuses the memory
   static absl::StatusOr<std::unique_ptr<KvPool>> Create(const KvLayout& layout, int num_blocks);
+  // A pool in the memory of a device. `memory.layers` has a piece for each layer of `layout`.
+  //   kInvalidArgument  num_blocks <= 0, an empty dimension, or another number of pieces
+  static absl::StatusOr<std::unique_ptr<KvPool>> Adopt(const KvLayout& layout, int num_blocks,
+                                                       Memory memory);
   ~KvPool();
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
   const KvLayout& layout() const { return layout_; }
   int num_blocks() const { return num_blocks_; }
+  // The device whose memory holds the blocks, which the host then must not touch; kHost: our own.
+  static constexpr int kHost = -1;
+  int device() const { return device_; }
   // First byte of layer `layer`: [num_blocks][block_bytes].
   std::byte* LayerData(int layer) const { return layers_[layer]; }
   // The block_bytes() of one block in one layer.
@@ -34,10 +47,12 @@ class KvPool {
   }
 
  private:
-  KvPool(const KvLayout& layout, int num_blocks);
+  KvPool(const KvLayout& layout, int num_blocks, int device);
   const KvLayout layout_;
   const int num_blocks_;
-  std::vector<std::byte*> layers_;  // owned mappings
+  const int device_;
+  std::vector<std::byte*> layers_;  // owned mappings, or in adopted memory
+  std::shared_ptr<void> owner_;     // of adopted memory
 };
 
 }  // namespace baton::engine

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint.h"
+#include "common/sampling_params.h"
 #include "engine/kv/kv_pool.h"
 #include "engine/model/model_plan.h"
 
@@ -48,8 +50,29 @@ struct RaggedBatch {
   std::span<const std::int32_t> tokens;     // [num_rows]
   std::span<const std::int32_t> positions;  // [num_rows]
   std::span<const BatchSequence> sequences;
-  std::span<const RopeAngles> angles;  // [ropes of the plan]
+  std::span<const std::int32_t> text_lengths;  // [num_rows], as RopeAngleBuffer::Compute takes them
+  std::span<const RopeAngles> angles;          // [ropes of the plan]; empty where Ops makes its own
   int num_rows() const { return static_cast<int>(tokens.size()); }
+};
+
+// A row of the batch after which a token is sampled.
+struct SampledRow {
+  int row = 0;  // of the batch
+  const SamplingParams* params = nullptr;
+  std::span<const std::int32_t> prompt;  // the sequence's tokens so far
+  std::span<const std::int32_t> output;
+};
+
+// Called on the stepping thread once layer `layer` has written K and V of every row of the step and
+// what it wrote is final in the pool's memory. In the order of layers.
+using LayerHook = std::function<void(int layer)>;
+
+// What a step computes.
+struct StepInput {
+  RaggedBatch batch;
+  std::span<const SampledRow> samples;  // in the order of rows
+  bool hidden_needed = false;           // Logits is going to be called
+  bool layers_watched = false;          // a layer hook is waiting
 };
 
 // Weights of one layer, or of the embedding / final norm / head, in the backend's own form. Opaque
@@ -68,15 +91,41 @@ class EdgeWeights {
 // how a prompt was cut into chunks, or on the number of threads: sums run in one order, and
 // attention walks key blocks at absolute positions.
 // Thread-compatible: one step at a time per object; a backend brings its own threads.
+//
+// A step is the sequence of calls
+//   BeginStep, Embed, for each layer {QkvRopeAppend, LayerWritten, PagedAttention,
+//   AttentionOutput, Mlp}, Logits..., Sample, EndStep
+// on one thread with one batch. A backend with a queue of its own may only take note of the work
+// until EndStep, which waits for it; Logits waits too. When a call fails, AbandonStep ends the
+// step.
 class Ops {
  public:
   virtual ~Ops() = default;
 
-  virtual std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) = 0;
+  virtual absl::StatusOr<std::unique_ptr<MatrixBuffer>> NewMatrix(int rows, int columns) = 0;
+  // A pool in the memory that this backend computes in.
+  //   kInvalidArgument  a number format that it does not compute with; errors of KvPool::Create
+  virtual absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvLayout& layout,
+                                                            int num_blocks) = 0;
+  // Bytes that a pool may take beside all that the backend has allocated by now; none where the
+  // pool lies in the host's memory, whose owner knows best.
+  virtual absl::StatusOr<std::optional<std::uint64_t>> KvMemoryLeft() const = 0;
+  // Whether RaggedBatch::angles is to be filled in.
+  virtual bool takes_rope_angles() const = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(
       const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan, int layer) = 0;
   virtual absl::StatusOr<std::unique_ptr<EdgeWeights>> LoadEdges(
       const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan) = 0;
+
+  // Starts a step over `kv`; what `input` refers to stays as it is until the step's end. False: the
+  // backend has recorded such a step before and now does all of it by itself: the calls up to
+  // Sample are left out.
+  //   kInvalidArgument  a pool that this backend cannot compute with
+  virtual absl::StatusOr<bool> BeginStep(const ModelPlan& plan, const StepInput& input,
+                                         KvPool& kv) = 0;
+  // QkvRopeAppend of `layer` was called. The hook (may be null) is called here or in a later call
+  // of the step.
+  virtual absl::Status LayerWritten(int layer, const LayerHook& on_layer) = 0;
 
   // x[t, :] = embedding_scale * embedding[tokens[t], :].   x: [num_rows, hidden]
   virtual absl::Status Embed(const ModelPlan& plan, const EdgeWeights& edges,
@@ -110,6 +159,17 @@ class Ops {
   //   x: [num_rows, hidden]; logits: host memory, [rows.size(), vocab]
   virtual absl::Status Logits(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
                               std::span<const std::int32_t> rows, float* logits) = 0;
+
+  // Chooses the token after each of `input.samples` from its row's logits, as Sampler does.
+  virtual absl::Status Sample(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
+                              const StepInput& input) = 0;
+  // Waits until the step is done, calling `on_layer` for the layers that it has not been called
+  // for. `tokens`: [input.samples.size()], what Sample chose.
+  //   kDeadlineExceeded  a device that does not answer
+  virtual absl::Status EndStep(const StepInput& input, const LayerHook& on_layer,
+                               std::span<SampledToken> tokens) = 0;
+  // Ends a step that failed in any of the above: when it returns, nothing writes to the pool.
+  virtual void AbandonStep() = 0;
 };
 
 enum class ComputeMode : std::uint8_t {

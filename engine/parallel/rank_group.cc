@@ -47,42 +47,39 @@ RankGroup::~RankGroup() {
 absl::Status RankGroup::MakeKvPools(int block_size, KvDType dtype, int num_blocks) {
   return RunOnAll([&](int rank) -> absl::Status {
     Rank& own = ranks_[rank];
-    BATON_ASSIGN_OR_RETURN(own.kv,
-                           KvPool::Create(own.runner->MakeKvLayout(block_size, dtype), num_blocks));
+    BATON_ASSIGN_OR_RETURN(
+        own.kv, own.runner->NewKvPool(own.runner->MakeKvLayout(block_size, dtype), num_blocks));
     return absl::OkStatus();
   });
 }
 
-absl::Status RankGroup::Step(std::span<const SequenceStep> sequences, const LayerHook& on_layer,
-                             const LogitsHook& on_logits) {
-  if (world_size() == 1)
-    return ranks_[0].runner->Step(sequences, *ranks_[0].kv, on_layer, on_logits);
+absl::Status RankGroup::Step(std::span<const SequenceStep> sequences, const StepHooks& hooks) {
+  if (world_size() == 1) return ranks_[0].runner->Step(sequences, *ranks_[0].kv, hooks);
   BATON_RETURN_IF_ERROR(status());
   // What every rank would refuse is refused here, before any waits for another.
   BATON_RETURN_IF_ERROR(ranks_[0].runner->CheckStep(sequences, *ranks_[0].kv));
   for (auto& written : layers_written_) written.store(0);
   return RunOnAll([&](int rank) {
     Rank& own = ranks_[rank];
-    LayerHook layer_hook;
-    LogitsHook logits_hook;
+    // Present where rank 0's are, since all ranks make the same calls.
+    StepHooks own_hooks = hooks;
     if (rank == 0) {
-      if (on_layer) {
-        layer_hook = [&](int layer) {
-          if (AwaitLayer(layer)) on_layer(layer);
+      if (hooks.on_layer) {
+        own_hooks.on_layer = [&](int layer) {
+          if (AwaitLayer(layer)) hooks.on_layer(layer);
         };
       }
-      logits_hook = on_logits;
     } else {
-      if (on_layer) {
-        layer_hook = [&](int layer) {
+      if (hooks.on_layer) {
+        own_hooks.on_layer = [&](int layer) {
           layers_written_[rank].store(layer + 1);
           waiting_.Notify();
         };
       }
-      // Present where rank 0's is, since all ranks make the same calls.
-      if (on_logits) logits_hook = [](int, int, std::span<float>) {};
+      if (hooks.on_logits) own_hooks.on_logits = [](int, int, std::span<float>) {};
+      if (hooks.on_token) own_hooks.on_token = [](int, const SampledToken&) {};
     }
-    return own.runner->Step(sequences, *own.kv, layer_hook, logits_hook);
+    return own.runner->Step(sequences, *own.kv, own_hooks);
   });
 }
 

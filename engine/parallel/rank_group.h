@@ -53,12 +53,11 @@ class RankGroup {
   // Makes every rank's pool, of blocks of its own KV heads. Once, before the first step.
   absl::Status MakeKvPools(int block_size, KvDType dtype, int num_blocks);
 
-  // As ModelRunner::Step. `on_layer` is called once all ranks have written the layer, `on_logits`
-  // with the logits of the whole vocabulary; both on the calling thread.
+  // As ModelRunner::Step. on_layer is called once all ranks have written the layer, on_logits with
+  // the logits of the whole vocabulary; all hooks on the calling thread.
   //   kInvalidArgument  as ModelRunner::Step: nothing was computed, the group lives
   //   any other         the group is dead; names the rank that failed. Every later step returns it
-  absl::Status Step(std::span<const SequenceStep> sequences, const LayerHook& on_layer,
-                    const LogitsHook& on_logits);
+  absl::Status Step(std::span<const SequenceStep> sequences, const StepHooks& hooks);
 
   // OK, or why the group is dead.
   absl::Status status() const;

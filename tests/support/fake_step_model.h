@@ -62,8 +62,7 @@ class FakeStepModel final : public worker::StepRunner {
   }
 
   absl::Status Step(std::span<const engine::SequenceStep> sequences,
-                    const engine::LayerHook& on_layer,
-                    const engine::LogitsHook& on_logits) override {
+                    const engine::StepHooks& hooks) override {
     if (absl::Status status = std::exchange(next_failure_, absl::OkStatus()); !status.ok()) {
       return status;
     }
@@ -79,10 +78,11 @@ class FakeStepModel final : public worker::StepRunner {
     if (rows == 0 || rows > max_rows_) {
       return absl::InvalidArgumentError(absl::StrFormat("%d rows, limit %d", rows, max_rows_));
     }
-    if (on_layer) {
-      for (int layer = 0; layer < num_layers_; ++layer) on_layer(layer);
+    if (hooks.on_layer) {
+      for (int layer = 0; layer < num_layers_; ++layer) hooks.on_layer(layer);
     }
-    if (on_logits) GiveLogits(sequences, on_logits);
+    if (hooks.on_logits) GiveLogits(sequences, hooks.on_logits);
+    if (hooks.on_token) GiveTokens(sequences, hooks.on_token);
     return absl::OkStatus();
   }
 
@@ -160,15 +160,30 @@ class FakeStepModel final : public worker::StepRunner {
       const int rows = static_cast<int>(step.tokens.size());
       if (step.logits == engine::LogitRows::kNone) continue;
       for (int row = step.logits == engine::LogitRows::kAll ? 0 : rows - 1; row < rows; ++row) {
-        std::vector<Slot> seen;
-        const int last = step.start_position + row;
-        for (int position = FirstVisible(window_, last); position <= last; ++position) {
-          seen.push_back(*At(step.block_table, position));
-        }
-        std::vector<float> logits = LogitsOf(seen, vocab_size_);
+        std::vector<float> logits = LogitsAfterRow(step, row);
         on_logits(static_cast<int>(index), row, logits);
       }
     }
+  }
+
+  void GiveTokens(std::span<const engine::SequenceStep> sequences,
+                  const engine::TokenHook& on_token) {
+    for (std::size_t index = 0; index < sequences.size(); ++index) {
+      const engine::SequenceStep& step = sequences[index];
+      if (step.sampling == nullptr) continue;
+      std::vector<float> logits = LogitsAfterRow(step, static_cast<int>(step.tokens.size()) - 1);
+      on_token(static_cast<int>(index),
+               sampler_.Sample(*step.sampling, step.prompt, step.output, logits));
+    }
+  }
+
+  std::vector<float> LogitsAfterRow(const engine::SequenceStep& step, int row) {
+    std::vector<Slot> seen;
+    const int last = step.start_position + row;
+    for (int position = FirstVisible(window_, last); position <= last; ++position) {
+      seen.push_back(*At(step.block_table, position));
+    }
+    return LogitsOf(seen, vocab_size_);
   }
 
   const int block_size_;
@@ -178,6 +193,7 @@ class FakeStepModel final : public worker::StepRunner {
   const int window_;
   std::vector<Slot> slots_;  // [num_blocks * block_size]
   absl::Status next_failure_;
+  engine::Sampler sampler_;
 };
 
 // What a StepLoop does between two waits: lets `scheduler` tick and runs the step it plans. False
@@ -186,11 +202,7 @@ inline bool RunOneStep(worker::Scheduler& scheduler, worker::StepRunner& runner)
   scheduler.Tick();
   const std::span<const engine::SequenceStep> plan = scheduler.PlanStep();
   if (plan.empty()) return false;
-  scheduler.FinishStep(runner.Step(
-      plan, [&](int layer) { scheduler.OnLayer(layer); },
-      [&](int index, int row, std::span<float> logits) {
-        scheduler.OnLogits(index, row, logits);
-      }));
+  scheduler.FinishStep(runner.Step(plan, worker::HooksOf(scheduler)));
   return true;
 }
 

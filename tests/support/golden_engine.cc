@@ -25,13 +25,10 @@ struct Live {
   bool done = false;
 };
 
-std::int32_t Best(std::span<const float> logits) {
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
 // What the live sequences compute next within `max_rows` rows, and which sequence each step is of.
 void PlanStep(std::vector<Live>& sequences, int max_rows, std::vector<SequenceStep>& steps,
               std::vector<Live*>& owners) {
+  static const SamplingParams greedy{.temperature = 0.0f};
   int rows_left = max_rows;
   for (Live& sequence : sequences) {
     if (sequence.done || rows_left == 0) continue;
@@ -40,8 +37,10 @@ void PlanStep(std::vector<Live>& sequences, int max_rows, std::vector<SequenceSt
     steps.push_back({.tokens = std::span(sequence.tokens).subspan(sequence.num_computed, count),
                      .start_position = sequence.num_computed,
                      .block_table = sequence.blocks.ids(),
-                     .logits = count == waiting ? LogitRows::kLast : LogitRows::kNone,
-                     .prompt_length = sequence.prompt_length});
+                     .prompt_length = sequence.prompt_length,
+                     .sampling = count == waiting ? &greedy : nullptr,
+                     .prompt = std::span(sequence.tokens).first(sequence.prompt_length),
+                     .output = std::span(sequence.tokens).subspan(sequence.prompt_length)});
     owners.push_back(&sequence);
     rows_left -= count;
   }
@@ -50,7 +49,9 @@ void PlanStep(std::vector<Live>& sequences, int max_rows, std::vector<SequenceSt
 }  // namespace
 
 std::string SetupName(const EngineSetup& setup) {
-  const char* kv = setup.kv == engine::KvDType::kF16 ? "KvF16" : "KvF32";
+  const char* kv = setup.kv == engine::KvDType::kF16    ? "KvF16"
+                   : setup.kv == engine::KvDType::kBF16 ? "KvBF16"
+                                                        : "KvF32";
   if (setup.backend == Backend::kReference) return absl::StrCat("Reference", kv);
   const char* compute = setup.compute == engine::ComputeMode::kFast ? "Fast" : "F32";
   return absl::StrCat("Cpu", compute, kv);
@@ -78,7 +79,7 @@ absl::StatusOr<std::unique_ptr<GoldenEngine>> GoldenEngine::Create(
                                                    MakeOps(setup), setup.max_rows, nullptr));
   const auto layout = result->runner_->MakeKvLayout(setup.block_size, setup.kv);
   const int num_blocks = layout.BlocksFor(setup.kv_tokens);
-  BATON_ASSIGN_OR_RETURN(result->kv_, engine::KvPool::Create(layout, num_blocks));
+  BATON_ASSIGN_OR_RETURN(result->kv_, result->runner_->NewKvPool(layout, num_blocks));
   result->allocator_ = std::make_unique<engine::BlockAllocator>(num_blocks);
   return result;
 }
@@ -102,8 +103,8 @@ absl::StatusOr<std::vector<std::vector<std::int32_t>>> GoldenEngine::Greedy(
     if (steps.empty()) break;
     std::vector<std::int32_t> sampled(steps.size(), -1);
     BATON_RETURN_IF_ERROR(runner_->Step(
-        steps, *kv_, nullptr,
-        [&](int index, int /*row*/, std::span<float> logits) { sampled[index] = Best(logits); }));
+        steps, *kv_,
+        {.on_token = [&](int index, SampledToken token) { sampled[index] = token.token; }}));
     for (std::size_t i = 0; i < steps.size(); ++i) {
       Live& sequence = *owners[i];
       sequence.num_computed += static_cast<int>(steps[i].tokens.size());
@@ -136,9 +137,11 @@ absl::Status GoldenEngine::Forced(
                             .start_position = start,
                             .block_table = blocks.ids(),
                             .logits = start >= first ? LogitRows::kAll : LogitRows::kNone};
-    BATON_RETURN_IF_ERROR(runner_->Step(
-        std::span(&step, 1), *kv_, nullptr,
-        [&](int /*index*/, int row, std::span<float> logits) { on_logits(start + row, logits); }));
+    BATON_RETURN_IF_ERROR(
+        runner_->Step(std::span(&step, 1), *kv_,
+                      {.on_logits = [&](int /*index*/, int row, std::span<float> logits) {
+                        on_logits(start + row, logits);
+                      }}));
     start += count;
   }
   return absl::OkStatus();

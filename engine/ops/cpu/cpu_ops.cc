@@ -22,6 +22,7 @@
 #include "engine/ops/ops.h"
 #include "engine/parallel/cpu_rank.h"
 #include "engine/parallel/shard.h"
+#include "engine/sampling/host_sampling.h"
 #include "engine/threads/thread_pool.h"
 
 namespace baton::engine {
@@ -60,9 +61,34 @@ class CpuOps : public Ops {
         ordered_{OrderedInput(pool_), OrderedInput(pool_), OrderedInput(pool_)},
         sum_(pool_, link_) {}
 
-  std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) override {
+  absl::StatusOr<std::unique_ptr<MatrixBuffer>> NewMatrix(int rows, int columns) override {
     return std::make_unique<FloatMatrix>(rows, columns);
   }
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvLayout& layout,
+                                                    int num_blocks) override {
+    return KvPool::Create(layout, num_blocks);
+  }
+  absl::StatusOr<std::optional<std::uint64_t>> KvMemoryLeft() const override {
+    return std::nullopt;
+  }
+  bool takes_rope_angles() const override { return true; }
+  absl::StatusOr<bool> BeginStep(const ModelPlan& plan, const StepInput& input,
+                                 KvPool& kv) override;
+  absl::Status LayerWritten(int layer, const LayerHook& on_layer) override {
+    if (on_layer) on_layer(layer);
+    return absl::OkStatus();
+  }
+  absl::Status Sample(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
+                      const StepInput& input) override {
+    const bool chooses = !rank_ || rank_->shard.rank == 0;
+    return sampling_.Sample(*this, plan, edges, x, input.samples, chooses);
+  }
+  absl::Status EndStep(const StepInput& /*input*/, const LayerHook& /*on_layer*/,
+                       std::span<SampledToken> tokens) override {
+    std::move(sampling_.tokens().begin(), sampling_.tokens().end(), tokens.begin());
+    return absl::OkStatus();
+  }
+  void AbandonStep() override {}
 
   absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(const Checkpoint& checkpoint,
                                                           const ModelPlan& plan,
@@ -110,11 +136,24 @@ class CpuOps : public Ops {
   WeightMemory weight_memory_;
   Attention attention_;
   cpu::Mlp mlp_;
+  HostSampling sampling_;
   ActivationBuffer input_;           // of the next product
   OrderedInput ordered_[3];          // the same, where weights have an order
   AlignedBuffer<float> key_values_;  // [num_rows, 2 * num_kv_heads * head_dim]
   ResidualSum sum_;                  // of attention
 };
+
+absl::StatusOr<bool> CpuOps::BeginStep(const ModelPlan& /*plan*/, const StepInput& /*input*/,
+                                       KvPool& kv) {
+  if (kv.device() != KvPool::kHost) {
+    return absl::InvalidArgumentError(
+        "the KV pool lies on a device; this backend computes on the CPU");
+  }
+  if (kv.layout().dtype == KvDType::kBF16) {
+    return absl::InvalidArgumentError("the CPU backend keeps KV in f16 or f32, not in bf16");
+  }
+  return true;
+}
 
 absl::Status CpuOps::CheckShape(const char* what, Matrix matrix, int rows, int columns) {
   if (matrix.rows >= rows && matrix.columns == columns && matrix.data != nullptr) {

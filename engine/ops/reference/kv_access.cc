@@ -34,7 +34,9 @@ void WriteKv(KvPool& kv, int layer, std::span<const BlockId> block_table, int po
       continue;
     }
     for (int i = 0; i < layout.head_dim; ++i) {
-      const std::uint16_t bits = checkpoint::FloatToHalf(values[i]);
+      const std::uint16_t bits = layout.dtype == KvDType::kF16
+                                     ? checkpoint::FloatToHalf(values[i])
+                                     : checkpoint::FloatToBFloat16(values[i]);
       std::memcpy(slot + i * sizeof(bits), &bits, sizeof(bits));
     }
   }
@@ -53,7 +55,8 @@ void ReadKv(const KvPool& kv, int layer, std::span<const BlockId> block_table, i
     for (int i = 0; i < layout.head_dim; ++i) {
       std::uint16_t bits;
       std::memcpy(&bits, slot + i * sizeof(bits), sizeof(bits));
-      values[i] = checkpoint::HalfToFloat(bits);
+      values[i] = layout.dtype == KvDType::kF16 ? checkpoint::HalfToFloat(bits)
+                                                : checkpoint::BFloat16ToFloat(bits);
     }
   }
 }

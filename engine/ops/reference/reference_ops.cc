@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "engine/ops/reference/rms_norm.h"
 #include "engine/ops/reference/rope.h"
 #include "engine/ops/reference/softcap.h"
+#include "engine/sampling/host_sampling.h"
 
 namespace baton::engine {
 namespace {
@@ -40,9 +42,33 @@ class FloatMatrix final : public MatrixBuffer {
 
 class ReferenceOps final : public Ops {
  public:
-  std::unique_ptr<MatrixBuffer> NewMatrix(int rows, int columns) override {
+  absl::StatusOr<std::unique_ptr<MatrixBuffer>> NewMatrix(int rows, int columns) override {
     return std::make_unique<FloatMatrix>(rows, columns);
   }
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvLayout& layout,
+                                                    int num_blocks) override {
+    return KvPool::Create(layout, num_blocks);
+  }
+  absl::StatusOr<std::optional<std::uint64_t>> KvMemoryLeft() const override {
+    return std::nullopt;
+  }
+  bool takes_rope_angles() const override { return true; }
+  absl::StatusOr<bool> BeginStep(const ModelPlan& plan, const StepInput& input,
+                                 KvPool& kv) override;
+  absl::Status LayerWritten(int layer, const LayerHook& on_layer) override {
+    if (on_layer) on_layer(layer);
+    return absl::OkStatus();
+  }
+  absl::Status Sample(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
+                      const StepInput& input) override {
+    return sampling_.Sample(*this, plan, edges, x, input.samples);
+  }
+  absl::Status EndStep(const StepInput& /*input*/, const LayerHook& /*on_layer*/,
+                       std::span<SampledToken> tokens) override {
+    std::move(sampling_.tokens().begin(), sampling_.tokens().end(), tokens.begin());
+    return absl::OkStatus();
+  }
+  void AbandonStep() override {}
 
   absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(const checkpoint::Checkpoint& checkpoint,
                                                           const ModelPlan& plan,
@@ -89,11 +115,21 @@ class ReferenceOps final : public Ops {
   // x += added_, which goes through the norm `post_norm` before unless that is empty.
   void AddTo(Matrix x, const std::vector<float>& post_norm, float eps);
 
+  HostSampling sampling_;
   std::vector<float> normed_, k_, v_, gate_, up_, added_;  // [num_rows, ...]
   std::vector<float> router_logits_, expert_in_, expert_out_;
   std::vector<float> keys_, values_, scores_;
   std::vector<float> dequantized_row_;
 };
+
+absl::StatusOr<bool> ReferenceOps::BeginStep(const ModelPlan& /*plan*/, const StepInput& /*input*/,
+                                             KvPool& kv) {
+  if (kv.device() != KvPool::kHost) {
+    return absl::InvalidArgumentError(
+        "the KV pool lies on a device; this backend computes on the CPU");
+  }
+  return true;
+}
 
 void ReferenceOps::Apply(const Linear& linear, const float* x, int num_rows, float* out) {
   reference::MatMul(*linear.weight, x, num_rows, out, dequantized_row_);

@@ -37,9 +37,8 @@ class EngineRunner final : public worker::StepRunner {
  public:
   explicit EngineRunner(GoldenEngine& engine) : engine_(engine) {}
   absl::Status Step(std::span<const engine::SequenceStep> sequences,
-                    const engine::LayerHook& on_layer,
-                    const engine::LogitsHook& on_logits) override {
-    return engine_.runner().Step(sequences, engine_.kv(), on_layer, on_logits);
+                    const engine::StepHooks& hooks) override {
+    return engine_.runner().Step(sequences, engine_.kv(), hooks);
   }
 
  private:
@@ -146,7 +145,6 @@ class ServingTest : public ::testing::Test {
     const auto granted = outbox.Of<session::TicketGranted>(spec.request_id);
     EXPECT_EQ(granted.size(), 1u);
     const TransferTicket& ticket = granted.at(0).ticket;
-    engine::Sampler sampler;
     worker::ReceiveDone done;
     done.transfer_id = ticket.transfer_id;
     const int size = static_cast<int>(spec.prompt.size());
@@ -161,11 +159,12 @@ class ServingTest : public ::testing::Test {
       step.start_position = begin;
       step.block_table = blocks->ids();
       step.prompt_length = size;
-      step.logits = engine::LogitRows::kLast;
+      step.sampling = &spec.sampling;
+      step.prompt = spec.prompt;
       const absl::Status status = prefill_engine_->runner().Step(
-          {&step, 1}, prefill_engine_->kv(), nullptr, [&](int, int, std::span<float> logits) {
-            done.record.first_token = sampler.Sample(spec.sampling, spec.prompt, {}, logits);
-          });
+          {&step, 1}, prefill_engine_->kv(), {.on_token = [&](int, SampledToken token) {
+            done.record.first_token = std::move(token);
+          }});
       EXPECT_TRUE(status.ok()) << status;
     }
     for (int layer = 0; layer < fingerprint_.num_layers; ++layer) {

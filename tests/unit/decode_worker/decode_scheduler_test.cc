@@ -484,9 +484,7 @@ TEST(DecodeSchedulerTest, TimesThePhasesOfAHandoff) {
   world.scheduler_.Tick();
   const auto plan = world.scheduler_.PlanStep();
   world.clock_.Advance(absl::Milliseconds(20));
-  world.scheduler_.FinishStep(world.model_.Step(
-      plan, nullptr,
-      [&](int i, int r, std::span<float> l) { world.scheduler_.OnLogits(i, r, l); }));
+  world.scheduler_.FinishStep(world.model_.Step(plan, worker::HooksOf(world.scheduler_)));
   world.Step();
 
   const auto outputs = world.outbox_.OutputsOf("a");
@@ -506,9 +504,7 @@ TEST(DecodeSchedulerTest, TimesThePhasesOfALocalPrefill) {
   world.scheduler_.Tick();
   const auto plan = world.scheduler_.PlanStep();
   world.clock_.Advance(absl::Milliseconds(10));
-  world.scheduler_.FinishStep(world.model_.Step(
-      plan, nullptr,
-      [&](int i, int r, std::span<float> l) { world.scheduler_.OnLogits(i, r, l); }));
+  world.scheduler_.FinishStep(world.model_.Step(plan, worker::HooksOf(world.scheduler_)));
 
   const auto outputs = world.outbox_.OutputsOf("a");
   ASSERT_EQ(outputs.size(), 1u);

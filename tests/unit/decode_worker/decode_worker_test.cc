@@ -154,14 +154,13 @@ class FakePrefill {
     engine::SequenceStep step;
     step.tokens = spec.prompt;
     step.block_table = blocks_.ids();
-    step.logits = engine::LogitRows::kLast;
+    step.sampling = &spec.sampling;
+    step.prompt = spec.prompt;
     kvtransfer::HandoffRecord record;
-    engine::Sampler sampler;
     const absl::Status status = engine_->Step(
-        {&step, 1}, [&](int layer) { sender_->PutLayer(key, layer, 0, blocks_.size()); },
-        [&](int, int, std::span<float> logits) {
-          record.first_token = sampler.Sample(spec.sampling, spec.prompt, {}, logits);
-        });
+        {&step, 1},
+        {.on_layer = [&](int layer) { sender_->PutLayer(key, layer, 0, blocks_.size()); },
+         .on_token = [&](int, SampledToken token) { record.first_token = std::move(token); }});
     EXPECT_TRUE(status.ok()) << status;
     sender_->Complete(key, record);
     return record.first_token;

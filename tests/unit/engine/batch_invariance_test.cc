@@ -169,9 +169,9 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
       sequence->num_computed += count;
     }
     const absl::Status status = engine_->runner().Step(
-        steps, engine_->kv(), nullptr, [&](int index, int, std::span<float> logits) {
+        steps, engine_->kv(), {.on_logits = [&](int index, int, std::span<float> logits) {
           members[index]->logits.emplace_back(logits.begin(), logits.end());
-        });
+        }});
     ASSERT_TRUE(status.ok()) << status;
   }
 

@@ -128,11 +128,11 @@ std::vector<Output> Compute(GoldenEngine& engine, const std::vector<ArchPrompt>&
     if (steps.empty()) break;
     std::vector<std::int32_t> next(steps.size(), -1);
     const absl::Status status = engine.runner().Step(
-        steps, engine.kv(), nullptr, [&](int index, int /*row*/, std::span<float> logits) {
+        steps, engine.kv(), {.on_logits = [&](int index, int /*row*/, std::span<float> logits) {
           next[index] = Best(logits);
           std::vector<float>& last = owners[index]->output.last_logits;
           if (last.empty()) last.assign(logits.begin(), logits.end());
-        });
+        }});
     EXPECT_TRUE(status.ok()) << status;
     if (!status.ok()) return {};
     for (std::size_t i = 0; i < steps.size(); ++i) {

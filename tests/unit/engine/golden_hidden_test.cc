@@ -161,8 +161,8 @@ TEST_P(GoldenHiddenTest, EveryOperationOfTheFirstLayerAgrees) {
   const auto weights = ops_->LoadLayer(*checkpoint_, plan_, 0);
   ASSERT_TRUE(edges.ok()) << edges.status();
   ASSERT_TRUE(weights.ok()) << weights.status();
-  const auto x = ops_->NewMatrix(rows, hidden), q = ops_->NewMatrix(rows, q_columns),
-             heads = ops_->NewMatrix(rows, q_columns), added = ops_->NewMatrix(rows, hidden);
+  const auto x = *ops_->NewMatrix(rows, hidden), q = *ops_->NewMatrix(rows, q_columns),
+             heads = *ops_->NewMatrix(rows, q_columns), added = *ops_->NewMatrix(rows, hidden);
 
   ASSERT_TRUE(ops_->Embed(plan_, **edges, batch_, x->matrix()).ok());
   ExpectNear(x->matrix().f32(), golden_->Get("embedding"), hidden, "embedding");
@@ -194,8 +194,8 @@ TEST_P(GoldenHiddenTest, TheResidualStreamAgreesAfterEveryLayerAndSoDoTheLastLog
   const int q_columns = plan_.layers[0].num_heads * plan_.layers[0].head_dim;
   const auto edges = ops_->LoadEdges(*checkpoint_, plan_);
   ASSERT_TRUE(edges.ok()) << edges.status();
-  const auto x = ops_->NewMatrix(rows, hidden), q = ops_->NewMatrix(rows, q_columns),
-             heads = ops_->NewMatrix(rows, q_columns);
+  const auto x = *ops_->NewMatrix(rows, hidden), q = *ops_->NewMatrix(rows, q_columns),
+             heads = *ops_->NewMatrix(rows, q_columns);
 
   ASSERT_TRUE(ops_->Embed(plan_, **edges, batch_, x->matrix()).ok());
   for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {

@@ -112,9 +112,9 @@ class LongRopeTest : public ::testing::TestWithParam<Case> {
                               .logits = LogitRows::kAll,
                               .prompt_length = prompt_length};
       const absl::Status status = engine_->runner().Step(
-          {&step, 1}, engine_->kv(), nullptr, [&](int, int, std::span<float> logits) {
+          {&step, 1}, engine_->kv(), {.on_logits = [&](int, int, std::span<float> logits) {
             rows.emplace_back(logits.begin(), logits.end());
-          });
+          }});
       EXPECT_TRUE(status.ok()) << status;
       start += count;
     }

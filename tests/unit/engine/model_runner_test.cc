@@ -25,7 +25,7 @@ class ModelRunnerTest : public ::testing::Test {
   }
 
   absl::Status Step(const std::vector<SequenceStep>& steps) {
-    return engine_->runner().Step(steps, engine_->kv(), nullptr, nullptr);
+    return engine_->runner().Step(steps, engine_->kv(), {});
   }
 
   const std::vector<std::int32_t> tokens_ = {5, 6, 7, 8, 9};
@@ -39,13 +39,11 @@ TEST_F(ModelRunnerTest, TellsOfEachLayerOnceInOrderWhenItsKvIsWritten) {
   std::vector<bool> written;
 
   const absl::Status status = engine_->runner().Step(
-      std::span(&step, 1), engine_->kv(),
-      [&](int layer) {
+      std::span(&step, 1), engine_->kv(), {.on_layer = [&](int layer) {
         layers.push_back(layer);
         const auto* values = reinterpret_cast<const float*>(engine_->kv().Block(layer, 3).data());
         written.push_back(values[0] != 0.0f);
-      },
-      nullptr);
+      }});
 
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(layers, (std::vector<int>{0, 1}));
@@ -57,12 +55,10 @@ TEST_F(ModelRunnerTest, LaterLayersAreUntouchedWhenALayerIsToldOf) {
   float second_layer_then = 1.0f;
 
   const absl::Status status = engine_->runner().Step(
-      std::span(&step, 1), engine_->kv(),
-      [&](int layer) {
+      std::span(&step, 1), engine_->kv(), {.on_layer = [&](int layer) {
         if (layer != 0) return;
         second_layer_then = *reinterpret_cast<const float*>(engine_->kv().Block(1, 3).data());
-      },
-      nullptr);
+      }});
 
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(second_layer_then, 0.0f);
@@ -80,10 +76,10 @@ TEST_F(ModelRunnerTest, GivesLogitsOfTheRowsAskedFor) {
   std::vector<std::pair<int, int>> rows;
 
   const absl::Status status = engine_->runner().Step(
-      steps, engine_->kv(), nullptr, [&](int index, int row, std::span<float> logits) {
+      steps, engine_->kv(), {.on_logits = [&](int index, int row, std::span<float> logits) {
         EXPECT_EQ(logits.size(), 131u);
         rows.emplace_back(index, row);
-      });
+      }});
 
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(rows, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {0, 2}, {2, 1}}));
@@ -133,7 +129,7 @@ class WindowedModelRunnerTest : public ::testing::TestWithParam<testing::Backend
     const std::vector<std::int32_t> tokens = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
     const std::vector<BlockId> whole = {0, 1, 2, 3};
     const SequenceStep prompt{.tokens = std::span(tokens).first(13), .block_table = whole};
-    absl::Status status = engine.runner().Step({&prompt, 1}, engine.kv(), nullptr, nullptr);
+    absl::Status status = engine.runner().Step({&prompt, 1}, engine.kv(), {});
     EXPECT_TRUE(status.ok()) << status;
     for (int layer = 0; layer < 2; ++layer) {
       for (const BlockId block : spoilt) {
@@ -145,9 +141,10 @@ class WindowedModelRunnerTest : public ::testing::TestWithParam<testing::Backend
                             .start_position = 13,
                             .block_table = table,
                             .logits = LogitRows::kLast};
-    status = engine.runner().Step(
-        {&last, 1}, engine.kv(), nullptr,
-        [&](int, int, std::span<float> logits) { result.assign(logits.begin(), logits.end()); });
+    status = engine.runner().Step({&last, 1}, engine.kv(),
+                                  {.on_logits = [&](int, int, std::span<float> logits) {
+                                    result.assign(logits.begin(), logits.end());
+                                  }});
     if (!status.ok()) return status;
     return result;
   }
@@ -193,7 +190,7 @@ TEST_F(ModelRunnerTest, RefusesAnotherModelsPool) {
   ASSERT_TRUE(pool.ok()) << pool.status();
   const SequenceStep step{.tokens = tokens_, .block_table = blocks_};
 
-  const absl::Status status = engine_->runner().Step(std::span(&step, 1), **pool, nullptr, nullptr);
+  const absl::Status status = engine_->runner().Step(std::span(&step, 1), **pool, {});
 
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }

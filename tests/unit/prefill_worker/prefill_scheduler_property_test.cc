@@ -117,16 +117,12 @@ class RandomTraffic {
     const auto plan = setup_.scheduler.PlanStep();
     if (plan.empty()) return;
     const bool breaks = Below(10) == 0;
-    setup_.scheduler.FinishStep(setup_.model.Step(
-        plan,
-        [&](int layer) {
-          setup_.scheduler.OnLayer(layer);
-          if (breaks && layer == 1)
-            setup_.sender.FinishNaturally(setup_.sender.open().begin()->first);
-        },
-        [&](int index, int row, std::span<float> logits) {
-          setup_.scheduler.OnLogits(index, row, logits);
-        }));
+    engine::StepHooks hooks = worker::HooksOf(setup_.scheduler);
+    hooks.on_layer = [&](int layer) {
+      setup_.scheduler.OnLayer(layer);
+      if (breaks && layer == 1) setup_.sender.FinishNaturally(setup_.sender.open().begin()->first);
+    };
+    setup_.scheduler.FinishStep(setup_.model.Step(plan, hooks));
   }
 
   void Check() {

@@ -332,8 +332,7 @@ TEST(PrefillSchedulerTest, ReportsWhereTheTimeWent) {
   const absl::Time start = setup.clock.Now();
   setup.clock.Advance(absl::Milliseconds(5));  // computing
   for (int layer = 0; layer < kLayers; ++layer) setup.scheduler.OnLayer(layer);
-  std::vector<float> logits(kVocab, 0.0f);
-  setup.scheduler.OnLogits(0, 7, logits);
+  setup.scheduler.OnToken(0, SampledToken{});
   setup.scheduler.FinishStep(absl::OkStatus());
   const session::PhaseTimes first = setup.outbox.OutputsOf("r").at(0).times;
   kvtransfer::SendReport report;

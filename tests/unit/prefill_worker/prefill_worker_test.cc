@@ -100,14 +100,13 @@ std::int32_t ComputeAlone(worker::EngineHost& engine, const std::vector<std::int
                           int first_block) {
   std::vector<engine::BlockId> table(engine.layout().BlocksFor(static_cast<int>(prompt.size())));
   std::iota(table.begin(), table.end(), first_block);
-  const std::vector<engine::SequenceStep> steps = {{prompt, 0, table, engine::LogitRows::kLast}};
-  engine::Sampler sampler;
   SamplingParams greedy;
   greedy.temperature = 0;
+  const std::vector<engine::SequenceStep> steps = {
+      {.tokens = prompt, .block_table = table, .sampling = &greedy, .prompt = prompt}};
   std::int32_t token = -1;
-  const absl::Status status = engine.Step(steps, nullptr, [&](int, int, std::span<float> logits) {
-    token = sampler.Sample(greedy, prompt, {}, logits).token;
-  });
+  const absl::Status status =
+      engine.Step(steps, {.on_token = [&](int, SampledToken sampled) { token = sampled.token; }});
   EXPECT_TRUE(status.ok()) << status;
   return token;
 }

@@ -98,8 +98,8 @@ TEST(EngineHostTest, ComputesAStep) {
   std::size_t num_logits = 0;
 
   const absl::Status status = (*host)->Step(
-      steps, [&](int) { ++layers; },
-      [&](int, int, std::span<float> logits) { num_logits = logits.size(); });
+      steps, {.on_layer = [&](int) { ++layers; },
+              .on_logits = [&](int, int, std::span<float> logits) { num_logits = logits.size(); }});
 
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(layers, (*host)->num_layers());

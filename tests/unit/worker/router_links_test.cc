@@ -28,8 +28,7 @@ session::Prefill TestPrefill(const std::string& id) {
 // Waits in its first step until told to go on.
 class HeldRunner final : public StepRunner {
  public:
-  absl::Status Step(std::span<const engine::SequenceStep>, const engine::LayerHook&,
-                    const engine::LogitsHook&) override {
+  absl::Status Step(std::span<const engine::SequenceStep>, const engine::StepHooks&) override {
     if (!entered_.HasBeenNotified()) {
       entered_.Notify();
       release_.WaitForNotification();

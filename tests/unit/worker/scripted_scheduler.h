@@ -44,8 +44,10 @@ class ScriptedScheduler final : public Scheduler {
     }
     return steps_;
   }
+  bool watches_layers() const override { return false; }
   void OnLayer(int) override {}
   void OnLogits(int, int, std::span<float>) override {}
+  void OnToken(int, SampledToken) override {}
   void FinishStep(const absl::Status& status) override {
     absl::MutexLock lock(&mutex_);
     last_status_ = status;

@@ -24,8 +24,8 @@ Event NewRequest(int number) {
 // Counts steps; can be told to wait in one or to fail.
 class TestRunner final : public StepRunner {
  public:
-  absl::Status Step(std::span<const engine::SequenceStep> sequences, const engine::LayerHook&,
-                    const engine::LogitsHook&) override {
+  absl::Status Step(std::span<const engine::SequenceStep> sequences,
+                    const engine::StepHooks&) override {
     rows_ += static_cast<int>(sequences.size());
     if (hold_ != nullptr) {
       entered_.Notify();

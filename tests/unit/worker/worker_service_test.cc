@@ -58,8 +58,10 @@ class StuckScheduler final : public Scheduler {
   void Tick() override {}
   absl::Time NextDeadline() const override { return absl::InfiniteFuture(); }
   std::span<const engine::SequenceStep> PlanStep() override { return {}; }
+  bool watches_layers() const override { return false; }
   void OnLayer(int) override {}
   void OnLogits(int, int, std::span<float>) override {}
+  void OnToken(int, SampledToken) override {}
   void FinishStep(const absl::Status&) override {}
   session::WorkerLoad Load() const override {
     absl::MutexLock lock(&mutex_);

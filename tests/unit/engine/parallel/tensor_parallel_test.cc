@@ -121,7 +121,7 @@ void ExpectSameBits(const std::shared_ptr<const Checkpoint>& checkpoint, EngineS
   ASSERT_TRUE(one.ok()) << one.status();
   const auto expected = RunSteps(
       [&](std::span<const SequenceStep> steps, const LogitsHook& on_logits) {
-        return (*one)->runner().Step(steps, (*one)->kv(), nullptr, on_logits);
+        return (*one)->runner().Step(steps, (*one)->kv(), {.on_logits = on_logits});
       },
       plan->vocab_size, 7);
   ASSERT_FALSE(expected.empty());
@@ -132,7 +132,7 @@ void ExpectSameBits(const std::shared_ptr<const Checkpoint>& checkpoint, EngineS
     ASSERT_TRUE(group.ok()) << group.status();
     const auto actual = RunSteps(
         [&](std::span<const SequenceStep> steps, const LogitsHook& on_logits) {
-          return (*group)->Step(steps, nullptr, on_logits);
+          return (*group)->Step(steps, {.on_logits = on_logits});
         },
         plan->vocab_size, 7);
 
@@ -224,15 +224,16 @@ TEST(TensorParallelMixtureTest, RowsInSeveralPartsHaveTheBitsOfOneRank) {
 
   auto one = testing::GoldenEngine::Create(checkpoint, setup);
   ASSERT_TRUE(one.ok()) << one.status();
-  absl::Status status = (*one)->runner().Step(
-      {&step, 1}, (*one)->kv(), nullptr,
-      [&](int, int, std::span<float> row) { expected.assign(row.begin(), row.end()); });
+  absl::Status status = (*one)->runner().Step({&step, 1}, (*one)->kv(),
+                                              {.on_logits = [&](int, int, std::span<float> row) {
+                                                expected.assign(row.begin(), row.end());
+                                              }});
   ASSERT_TRUE(status.ok()) << status;
   auto group = testing::MakeCpuRankGroup(checkpoint, setup, 2);
   ASSERT_TRUE(group.ok()) << group.status();
-  status = (*group)->Step({&step, 1}, nullptr, [&](int, int, std::span<float> row) {
-    actual.assign(row.begin(), row.end());
-  });
+  status = (*group)->Step({&step, 1}, {.on_logits = [&](int, int, std::span<float> row) {
+                            actual.assign(row.begin(), row.end());
+                          }});
   ASSERT_TRUE(status.ok()) << status;
 
   EXPECT_EQ(actual, expected);

@@ -29,9 +29,9 @@ struct Side {
     layer = *ops->LoadLayer(checkpoint, plan, 0);
     edges = *ops->LoadEdges(checkpoint, plan);
     const LayerPlan& shape = plan.layers[0];
-    x = ops->NewMatrix(num_rows, plan.hidden_size);
-    q = ops->NewMatrix(num_rows, shape.num_heads * shape.head_dim);
-    attention = ops->NewMatrix(num_rows, shape.num_heads * shape.head_dim);
+    x = *ops->NewMatrix(num_rows, plan.hidden_size);
+    q = *ops->NewMatrix(num_rows, shape.num_heads * shape.head_dim);
+    attention = *ops->NewMatrix(num_rows, shape.num_heads * shape.head_dim);
   }
   std::unique_ptr<Ops> ops;
   const ModelPlan& plan;
@@ -324,8 +324,8 @@ TEST(CpuOpsShapesTest, ExpertsOfManyRowsAreThoseOfEachRowAlone) {
     const auto layer = *ops->LoadLayer(*checkpoint, plan, 0);
     constexpr int kRows = 1100;
     const int columns = plan.hidden_size;
-    const auto together = ops->NewMatrix(kRows, columns);
-    const auto alone = ops->NewMatrix(1, columns);
+    const auto together = *ops->NewMatrix(kRows, columns);
+    const auto alone = *ops->NewMatrix(1, columns);
     std::mt19937 random(3);
     std::normal_distribution<float> value;
     for (int i = 0; i < kRows * columns; ++i) together->matrix().f32()[i] = value(random);
@@ -351,7 +351,7 @@ TEST(CpuOpsErrorsTest, RefusesShapesThatDisagree) {
   const auto ops = MakeCpuOps({});
   const auto layer = ops->LoadLayer(*checkpoint, plan, 0);
   ASSERT_TRUE(layer.ok()) << layer.status();
-  const auto narrow = ops->NewMatrix(2, metadata.hidden_size - 1);
+  const auto narrow = *ops->NewMatrix(2, metadata.hidden_size - 1);
 
   EXPECT_EQ(ops->Mlp(plan, 0, **layer, narrow->matrix()).code(),
             absl::StatusCode::kInvalidArgument);

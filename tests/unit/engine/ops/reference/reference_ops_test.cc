@@ -126,9 +126,9 @@ class ReferenceOpsTest : public ::testing::TestWithParam<Feature> {
                               .block_table = blocks,
                               .logits = LogitRows::kAll};
       const absl::Status status =
-          (*runner)->Step({&step, 1}, **kv, nullptr, [&](int, int, std::span<float> logits) {
-            rows.emplace_back(logits.begin(), logits.end());
-          });
+          (*runner)->Step({&step, 1}, **kv, {.on_logits = [&](int, int, std::span<float> logits) {
+                            rows.emplace_back(logits.begin(), logits.end());
+                          }});
       EXPECT_TRUE(status.ok()) << status;
     }
     return rows;
@@ -199,7 +199,7 @@ TEST(ReferenceWindowTest, HiddenSlotsAreNotRead) {
   const RaggedBatch batch{
       .tokens = tokens, .positions = positions, .sequences = {&sequence, 1}, .angles = {}};
   auto ops = MakeReferenceOps();
-  const auto q = ops->NewMatrix(2, 4), out = ops->NewMatrix(2, 4);
+  const auto q = *ops->NewMatrix(2, 4), out = *ops->NewMatrix(2, 4);
 
   const absl::Status status = ops->PagedAttention(plan, 0, batch, q->matrix(), **kv, out->matrix());
 
