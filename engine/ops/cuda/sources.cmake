@@ -13,5 +13,6 @@ set(BATON_ENGINE_CUDA_KERNELS
   ops/cuda/kernels/rms_norm.cu
   ops/cuda/kernels/rope_angles.cu
   ops/cuda/kernels/rows.cu
+  ops/cuda/kernels/sample.cu
   ops/cuda/kernels/softcap.cu)
 baton_cuda_kernels(engine_kernels SOURCES ${BATON_ENGINE_CUDA_KERNELS})

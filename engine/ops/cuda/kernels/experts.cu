@@ -65,7 +65,7 @@ __device__ double SumOfAll(const float* logits, int num_experts, double highest,
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     ChooseExpertsWarpPerRow(ExpertsShape shape, const float* __restrict__ logits,
                             const int* __restrict__ row_sequence, bool normalize,
                             ExpertChoice choice) {

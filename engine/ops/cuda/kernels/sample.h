@@ -31,14 +31,16 @@ std::size_t SampleWorkspaceBytes(int num_rows, int vocab);
 
 // Chooses a token per row with the meaning of engine::Sampler, whose contract applies: penalties,
 // mask, temperature, top_k, top_p, min_p, one draw of CounterUniform(seed, position); ties to the
-// lowest id, NaN as -inf. Every row by itself; no atomics on floats: the same bits in every run.
-// The token is the very one of engine::Sampler wherever the filters leave at most 1,024 candidates
-// (256 for top_p without top_k) or there is no filter: exponentials, sums and their order are the
-// same. With more candidates sums in double run in another order, and a draw or a cut that falls
-// within 1e-13 of a boundary may choose the neighbouring token.
-//   logits: [num_rows, vocab] float, overwritten where there are penalties or masks; rows:
-//   [num_rows]; lists: the array that rows point into, may be null where all are empty; workspace:
-//   SampleWorkspaceBytes, all zero before the first call and again after each; tokens: [num_rows]
+// lowest id, NaN as -inf. Every row by itself; no float is summed by atomics: the same bits in
+// every run. The token is the very one of engine::Sampler where there is no filter, with top_k up
+// to 1,024, and with top_p where 256 tokens reach it: exponentials, sums and their order are the
+// same. With min_p alone, a larger nucleus or a larger top_k, sums in double run in another order;
+// where a draw or a cut falls within their rounding (about 1e-16 of the total) of a boundary, the
+// token may be the one beside it: less than one draw in 10^9.
+//   vocab: at most 524,288; logits: [num_rows, vocab] float, overwritten where there are penalties
+//   or masks; rows: [num_rows]; lists: the array that rows point into, may be null where all are
+//   empty; workspace: SampleWorkspaceBytes, all zero before the first call and again after each;
+//   tokens: [num_rows]
 // Reads the logits twice when sampling with top_k <= 1,024 or a small nucleus, twice without
 // filters, once when greedy; a large nucleus or top_k takes further passes.
 cudaError_t SampleTokens(float* logits, int num_rows, int vocab, const SampleRow* rows,
