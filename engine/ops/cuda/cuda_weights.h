@@ -17,12 +17,14 @@ struct Shard;  // engine/parallel/shard.h
 namespace baton::engine::cuda {
 
 // x -> matrix * x + bias on the device, of one linear map or of several whose outputs lie side by
-// side (q, k, v; gate, up).
+// side (q, k, v; gate, up). A bias of some of several maps is 0 for the others.
 struct DeviceLinear {
   // Stacked along the outputs: one where the formats of all maps agree, else one for each.
   std::vector<DeviceMatrix> parts;
-  gpu::DeviceBuffer bias;          // float [rows()], or empty: none
-  gpu::DeviceBuffer rounded_bias;  // the same as T, for outputs of T
+  // Float [rows()], or empty: none. Products add it where asked to; else the kernel that reads
+  // their result does, which saves a rounding where that is T.
+  gpu::DeviceBuffer bias;
+  const float* bias_or_null() const { return bias.as<const float>(); }
   int rows() const;
   int columns() const { return parts.empty() ? 0 : parts.front().columns(); }
   std::size_t bytes() const;

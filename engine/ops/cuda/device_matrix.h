@@ -30,16 +30,15 @@ class DeviceMatrix {
  public:
   // The form that a tensor is kept in. Dense is possible for each.
   static WeightFormat FormatOf(const checkpoint::Tensor& tensor);
-  // Whether the slices can be stacked in one quantized matrix: one format, one column order, and
-  // all columns of each. Otherwise they are stacked dense or kept apart.
+  // Whether the slices can be stacked in one quantized matrix: one quantized format and one column
+  // order, and, where there is an order, all columns of each, since those of a slice are scattered.
   static bool SameQuantizedForm(std::span<const MatrixSlice> slices);
 
-  // Uploads the slices, stacked along the rows in their order; all have as many columns. Quantized
-  // when SameQuantizedForm, unless `dense`; a single slice of a quantized tensor's columns is
-  // quantized too, but dense where the tensor has a column order, whose slices are scattered. Waits
-  // for the copies. Never holds more than the uploader's staging memory on the host.
+  // Uploads the slices, stacked along the rows in their order, all of as many columns: quantized
+  // where SameQuantizedForm holds, else, or when `dense`, as T. Waits for the copies. On the host
+  // there is never more of it than a row and the uploader's pieces.
   //   kInvalidArgument    slices out of range or of unequal widths; columns that cut a group of
-  //                       quantized weights; columns that are no multiple of 8
+  //                       quantized weights, or are no multiple of 8; a row longer than a piece
   //   kResourceExhausted  the device has no room
   static absl::StatusOr<DeviceMatrix> Upload(std::span<const MatrixSlice> slices, bool dense,
                                              WeightUploader& uploader);
@@ -54,6 +53,8 @@ class DeviceMatrix {
   std::size_t bytes() const { return buffer_.bytes(); }
 
  private:
+  static absl::Status UploadRows(const MatrixSlice& slice, const WeightView& view, int first_row,
+                                 WeightUploader& uploader);
   gpu::DeviceBuffer buffer_;  // weights, scales, column order
   WeightView view_;
 };

@@ -22,7 +22,7 @@ struct MatmulOptions {
   std::size_t scratch_bytes = std::size_t{32} << 20;
 };
 
-// y = x W^T + bias.
+// y = x W^T.
 struct Product {
   const void* x = nullptr;  // [num_rows, columns of W] of T, 16-byte aligned
   int x_stride = 0;         // elements between rows, a multiple of 8; 0: columns of W
@@ -30,7 +30,8 @@ struct Product {
   void* y = nullptr;  // [num_rows, rows of W] of T or float, 16-byte aligned
   int y_stride = 0;   // 0: rows of W
   bool float_output = false;
-  bool add = false;  // y += x W^T + bias
+  bool add = false;       // y += x W^T
+  bool add_bias = false;  // where the map has one; float output only
 };
 
 // The same for the experts of a layer. Pairs (row, expert) are sorted by expert; those of expert e
@@ -44,7 +45,7 @@ struct ExpertProduct {
   int num_pairs = 0;             // offsets[num_experts] is at most this
   void* y = nullptr;             // [num_pairs, rows_per_expert]
   int y_stride = 0;              // 0: rows_per_expert
-  bool float_output = false;
+  bool float_output = false;     // biases of experts are the following kernels' to add
 };
 
 // Which kernel computes a product of `num_rows` rows. Inside a class a row's result does not
@@ -52,8 +53,8 @@ struct ExpertProduct {
 //   kFewRows       dense 1..4, quantized 1..8: own kernel, weights read once, no tensor cores
 //   kTile          quantized 9..64: own tensor-core kernel that unpacks weights on its way
 //   kLibrary       the rest: cuBLASLt, quantized weights unpacked to T before. A class of its own
-//                  for 16, 32, 64, ... 8192 rows and for more: the algorithm is chosen once for the
-//                  largest number of rows in it
+//                  for up to 16, 32, 64, ... 8192 rows: the algorithm is chosen once for the
+//                  largest number of rows in it; more rows are computed 8192 at a time
 struct RowClass {
   enum class Kernel : std::uint8_t { kFewRows, kTile, kLibrary };
   Kernel kernel = Kernel::kLibrary;
@@ -72,10 +73,10 @@ class Matmul {
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(const MatmulOptions& options);
   ~Matmul();
 
-  // Chooses the library's algorithms for products of up to `max_rows` rows, which otherwise happens
-  // at the first use (a millisecond each, on the host only). kInternal names the shape that the
-  // library has no algorithm for.
-  absl::Status Prepare(const DeviceLinear& linear, int max_rows, bool float_output, bool add);
+  // Chooses the library's algorithms for products like `product` (its strides and kind of output
+  // count) of up to `max_rows` rows, which otherwise happens at the first use: below a millisecond
+  // each, on the host only. Where the library has none, the own kernel takes its place.
+  absl::Status Prepare(const DeviceLinear& linear, const Product& product, int max_rows);
   //   kInvalidArgument  shapes or alignment; kInternal: a launch failed
   absl::Status Multiply(const DeviceLinear& linear, const Product& product, cudaStream_t stream);
   // One matrix without bias.

@@ -7,12 +7,27 @@ set(BATON_ENGINE_CUDA_KERNELS
   ops/cuda/kernels/attention_merge.cu
   ops/cuda/kernels/attention_plan.cu
   ops/cuda/kernels/attention_prefill.cu
+  ops/cuda/kernels/dequantize.cu
   ops/cuda/kernels/embed.cu
   ops/cuda/kernels/experts.cu
+  ops/cuda/kernels/grouped_matmul.cu
   ops/cuda/kernels/qkv_rope.cu
+  ops/cuda/kernels/quantized_matmul.cu
   ops/cuda/kernels/rms_norm.cu
   ops/cuda/kernels/rope_angles.cu
   ops/cuda/kernels/rows.cu
   ops/cuda/kernels/sample.cu
   ops/cuda/kernels/softcap.cu)
 baton_cuda_kernels(engine_kernels SOURCES ${BATON_ENGINE_CUDA_KERNELS})
+
+# What calls the kernels, cuBLASLt and the CUDA runtime: plain C++, linked with either build of the
+# kernels.
+set(BATON_ENGINE_CUDA_SOURCES
+  ops/cuda/cuda_weights.cc
+  ops/cuda/device_matrix.cc
+  ops/cuda/matmul.cc
+  ops/cuda/matmul_library.cc
+  ops/cuda/weight_uploader.cc)
+baton_library(engine_cuda
+  SOURCES ${BATON_ENGINE_CUDA_SOURCES}
+  DEPS PUBLIC baton::engine baton::gpu)

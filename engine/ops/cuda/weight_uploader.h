@@ -21,14 +21,16 @@ class WeightUploader {
   // `type`: what dense weights become. kResourceExhausted when there is no pinned memory.
   static absl::StatusOr<std::unique_ptr<WeightUploader>> Create(
       ElementType type, std::size_t piece_bytes = std::size_t{8} << 20);
+  ~WeightUploader();
+
+  using Fill = std::function<void(int first, int number, std::byte* out)>;
 
   // Copies `count` items of `item_bytes` to device memory `to`. `fill(first, number, out)` writes
   // items [first, first + number) to host memory `out`; it is called in order.
   //   kInvalidArgument   an item is larger than a piece
   //   kDeadlineExceeded  the device does not take the bytes
-  absl::Status Upload(std::byte* to, int count, std::size_t item_bytes,
-                      const std::function<void(int first, int number, std::byte* out)>& fill);
-  // Uploads `values` as they are.
+  absl::Status Upload(std::byte* to, int count, std::size_t item_bytes, const Fill& fill);
+  // Uploads at most 2^31 - 1 bytes as they are.
   absl::Status Copy(std::byte* to, std::span<const std::byte> values);
   // Waits until everything has arrived.
   absl::Status Finish();
