@@ -10,24 +10,18 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "gpu/status.h"
+#include "kvtransfer/cuda/kernels/copy_pieces.h"
 #include "kvtransfer/cuda/nccl_status.h"
 
 namespace baton::kvtransfer::cuda {
-namespace {
-
-// Shorter runs are rare (a head of a block of 16 tokens of 8 elements has 256 bytes).
-constexpr std::size_t kShortestRun = 128;
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<NcclPair>> NcclPair::Start(const Options& options, Role role,
-                                                          const ncclUniqueId& id) {
-  std::unique_ptr<NcclPair> pair(new NcclPair(options, role));
+                                                          const ncclUniqueId& id,
+                                                          PairResourceCache& cache) {
+  std::unique_ptr<NcclPair> pair(new NcclPair(options, role, cache));
   BATON_CUDA_RETURN_IF_ERROR(cudaSetDevice(options.device));
-  std::size_t free_before = 0, total = 0;
-  BATON_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free_before, &total));
-  pair->memory_bytes_ = free_before;  // until it is connected
-  BATON_RETURN_IF_ERROR(pair->Allocate());
+  BATON_ASSIGN_OR_RETURN(pair->resources_, cache.Take(options.device, options.max_message_bytes));
+  std::size_t total = 0;
+  BATON_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&pair->free_before_, &total));
   pair->started_ = absl::Now();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -41,21 +35,7 @@ absl::StatusOr<std::unique_ptr<NcclPair>> NcclPair::Start(const Options& options
 
 NcclPair::~NcclPair() {
   BATON_CHECK(comm_ == nullptr, "an NCCL pair was destroyed with its communicator");
-  cudaSetDevice(options_.device);
-}
-
-absl::Status NcclPair::Allocate() {
-  BATON_ASSIGN_OR_RETURN(stream_, gpu::Stream::Create());
-  BATON_ASSIGN_OR_RETURN(staging_, gpu::DeviceBuffer::Create(options_.max_message_bytes));
-  max_pieces_ = std::max<std::size_t>(16, options_.max_message_bytes / kShortestRun);
-  BATON_ASSIGN_OR_RETURN(device_pieces_,
-                         gpu::DeviceBuffer::Create(max_pieces_ * sizeof(CopyPiece)));
-  BATON_ASSIGN_OR_RETURN(pieces_,
-                         gpu::PinnedBuffer::Create(kMaxUnderWay * max_pieces_ * sizeof(CopyPiece)));
-  for (gpu::Event& event : done_) {
-    BATON_ASSIGN_OR_RETURN(event, gpu::Event::Create());
-  }
-  return absl::OkStatus();
+  if (resources_ != nullptr) cache_.GiveBack(std::move(resources_));
 }
 
 absl::Status NcclPair::Poll() {
@@ -73,7 +53,8 @@ absl::Status NcclPair::Poll() {
   if (state == ncclSuccess && state_ == State::kConnecting) {
     std::size_t free = 0, total = 0;
     BATON_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free, &total));
-    memory_bytes_ = memory_bytes_ > free ? memory_bytes_ - free : 0;
+    memory_bytes_ = resources_->staging.bytes() + resources_->device_pieces.bytes() +
+                    (free_before_ > free ? free_before_ - free : 0);
     state_ = State::kReady;
   }
   if (state == ncclSuccess && state_ == State::kLaunching) {
@@ -85,7 +66,7 @@ absl::Status NcclPair::Poll() {
 absl::Status NcclPair::CollectCompleted() {
   const std::size_t launched = under_way_.size() - (state_ == State::kLaunching ? 1 : 0);
   for (std::size_t i = 0; i < launched; ++i) {
-    const cudaError_t done = cudaEventQuery(done_[under_way_.front().slot].get());
+    const cudaError_t done = cudaEventQuery(resources_->done[under_way_.front().slot].get());
     if (done == cudaErrorNotReady) break;
     BATON_RETURN_IF_ERROR(gpu::ToStatus(done, "cudaEventQuery"));
     under_way_.pop_front();
@@ -100,12 +81,12 @@ absl::Status NcclPair::CollectCompleted() {
 }
 
 absl::Status NcclPair::MakePieces(std::span<const ByteRun> runs, std::size_t slot) {
-  if (runs.size() > max_pieces_) {
-    return absl::InternalError(
-        absl::StrFormat("too many runs in a KV message: %d, at most %d", runs.size(), max_pieces_));
+  if (runs.size() > resources_->max_pieces) {
+    return absl::InternalError(absl::StrFormat("too many runs in a KV message: %d, at most %d",
+                                               runs.size(), resources_->max_pieces));
   }
-  CopyPiece* pieces = pieces_.as<CopyPiece>() + slot * max_pieces_;
-  std::byte* staged = staging_.data();
+  CopyPiece* pieces = resources_->pieces.as<CopyPiece>() + slot * resources_->max_pieces;
+  std::byte* staged = resources_->staging.data();
   int count = 0;
   std::uint64_t largest = 0;
   for (const ByteRun& run : runs) {
@@ -125,25 +106,28 @@ absl::Status NcclPair::MakePieces(std::span<const ByteRun> runs, std::size_t slo
 absl::Status NcclPair::CopyStaged(std::size_t slot) {
   if (num_pieces_[slot] == 0) return absl::OkStatus();
   BATON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(
-      device_pieces_.data(), pieces_.as<CopyPiece>() + slot * max_pieces_,
-      num_pieces_[slot] * sizeof(CopyPiece), cudaMemcpyHostToDevice, stream_.get()));
-  BATON_CUDA_RETURN_IF_ERROR(CopyPieces(device_pieces_.as<CopyPiece>(), num_pieces_[slot],
-                                        largest_piece_[slot], stream_.get()));
+      resources_->device_pieces.data(),
+      resources_->pieces.as<CopyPiece>() + slot * resources_->max_pieces,
+      num_pieces_[slot] * sizeof(CopyPiece), cudaMemcpyHostToDevice, resources_->stream.get()));
+  BATON_CUDA_RETURN_IF_ERROR(CopyPieces(resources_->device_pieces.as<CopyPiece>(),
+                                        num_pieces_[slot], largest_piece_[slot],
+                                        resources_->stream.get()));
   return absl::OkStatus();
 }
 
 absl::Status NcclPair::Issue(std::span<const ByteRun> runs, bool direct) {
   std::size_t total = 0;
   for (const ByteRun& run : runs) total += run.bytes;
-  const ByteRun whole{.at = staging_.data(), .bytes = total};
+  const ByteRun whole{.at = resources_->staging.data(), .bytes = total};
   const std::span<const ByteRun> parts = direct ? runs : std::span<const ByteRun>(&whole, 1);
   BATON_NCCL_RETURN_IF_ERROR(comm_, ncclGroupStart());
   ncclResult_t result = ncclSuccess;
   for (const ByteRun& part : parts) {
     // What is dropped goes to staging memory, run over run.
-    std::byte* at = part.at != nullptr ? part.at : staging_.data();
-    result = role_ == Role::kSender ? ncclSend(at, part.bytes, ncclInt8, 1, comm_, stream_.get())
-                                    : ncclRecv(at, part.bytes, ncclInt8, 0, comm_, stream_.get());
+    std::byte* at = part.at != nullptr ? part.at : resources_->staging.data();
+    result = role_ == Role::kSender
+                 ? ncclSend(at, part.bytes, ncclInt8, 1, comm_, resources_->stream.get())
+                 : ncclRecv(at, part.bytes, ncclInt8, 0, comm_, resources_->stream.get());
     if (result != ncclSuccess) break;
   }
   const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group must not stay open
@@ -173,7 +157,7 @@ absl::Status NcclPair::Transfer(std::span<const ByteRun> runs, bool direct) {
 absl::Status NcclPair::OnLaunched() {
   const std::size_t slot = under_way_.back().slot;
   if (role_ == Role::kReceiver) BATON_RETURN_IF_ERROR(CopyStaged(slot));
-  BATON_RETURN_IF_ERROR(done_[slot].Record(stream_.get()));
+  BATON_RETURN_IF_ERROR(resources_->done[slot].Record(resources_->stream.get()));
   state_ = State::kReady;
   return absl::OkStatus();
 }

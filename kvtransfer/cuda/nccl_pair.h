@@ -7,14 +7,13 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "gpu/device_buffer.h"
-#include "gpu/stream.h"
-#include "kvtransfer/cuda/kernels/copy_pieces.h"
+#include "kvtransfer/cuda/nccl_reaper.h"
+#include "kvtransfer/cuda/pair_resources.h"
 
 namespace baton::kvtransfer::cuda {
 
@@ -41,12 +40,13 @@ class NcclPair {
     absl::Duration message_timeout = absl::Seconds(10);
   };
   enum class Role { kSender = 0, kReceiver = 1 };
-  static constexpr std::size_t kMaxUnderWay = 4;
+  static constexpr std::size_t kMaxUnderWay = PairResources::kSlots;
 
-  // Starts to connect to the peer that gives the same id.
+  // Starts to connect to the peer that gives the same id. `cache` must outlive the pair.
   static absl::StatusOr<std::unique_ptr<NcclPair>> Start(const Options& options, Role role,
-                                                         const ncclUniqueId& id);
-  // Requires that TakeComm was called and what it gave is gone: freeing waits for the device.
+                                                         const ncclUniqueId& id,
+                                                         PairResourceCache& cache);
+  // Requires that TakeForReaper was called and the reaper is done with what it gave.
   ~NcclPair();
 
   // Looks what has happened. Not OK: the pair is of no more use.
@@ -63,8 +63,10 @@ class NcclPair {
   std::uint64_t num_given() const { return num_given_; }
   std::uint64_t num_completed() const { return num_completed_; }
 
-  // The communicator, for the reaper; the pair is then of no more use.
-  ncclComm_t TakeComm() { return std::exchange(comm_, nullptr); }
+  // Communicator and stream, for the reaper; the pair is then of no more use.
+  Doomed TakeForReaper() {
+    return {std::exchange(comm_, nullptr), resources_->stream.get(), options_.device};
+  }
   // Device memory that the pair takes, as far as it can be seen from outside of NCCL.
   std::size_t memory_bytes() const { return memory_bytes_; }
 
@@ -76,8 +78,8 @@ class NcclPair {
     absl::Time given;
   };
 
-  explicit NcclPair(const Options& options, Role role) : options_(options), role_(role) {}
-  absl::Status Allocate();
+  NcclPair(const Options& options, Role role, PairResourceCache& cache)
+      : options_(options), role_(role), cache_(cache) {}
   absl::Status MakePieces(std::span<const ByteRun> runs, std::size_t slot);
   absl::Status CopyStaged(std::size_t slot);
   absl::Status Issue(std::span<const ByteRun> runs, bool direct);
@@ -86,20 +88,17 @@ class NcclPair {
 
   const Options options_;
   const Role role_;
+  PairResourceCache& cache_;
   State state_ = State::kConnecting;
   absl::Time started_;
   ncclComm_t comm_ = nullptr;
-  gpu::Stream stream_;
-  gpu::DeviceBuffer staging_;        // [max_message_bytes]; used in the stream's order
-  gpu::DeviceBuffer device_pieces_;  // the list that a launch reads; likewise
-  gpu::PinnedBuffer pieces_;         // [kMaxUnderWay][max_pieces]
-  std::size_t max_pieces_ = 0;
+  std::unique_ptr<PairResources> resources_;
   std::array<int, kMaxUnderWay> num_pieces_{};
   std::array<std::uint64_t, kMaxUnderWay> largest_piece_{};
-  std::array<gpu::Event, kMaxUnderWay> done_;
   std::deque<Message> under_way_;
   std::uint64_t num_given_ = 0;
   std::uint64_t num_completed_ = 0;
+  std::size_t free_before_ = 0;  // device memory, before NCCL took its part
   std::size_t memory_bytes_ = 0;
 };
 

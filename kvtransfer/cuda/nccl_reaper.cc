@@ -30,31 +30,37 @@ ncclResult_t AwaitRest(ncclComm_t comm) {
   return state;
 }
 
-void AbortAll(const std::vector<ncclComm_t>& comms) {
+void AwaitIdle(const Doomed& doomed) {
+  cudaSetDevice(doomed.device);
+  // Any other answer is an error of the whole device, which runs nothing more then.
+  while (cudaStreamQuery(doomed.stream) == cudaErrorNotReady) absl::SleepFor(kPoll);
+}
+
+void AbortAll(const std::vector<Doomed>& doomed) {
   std::vector<ncclComm_t> revoked;
-  for (const ncclComm_t comm : comms) {
+  for (const Doomed& one : doomed) {
     // While it initialises there is nothing to revoke, and an abort cannot meet a stuck kernel.
-    const bool initialised = StateOf(comm) != ncclInProgress;
+    const bool initialised = StateOf(one.comm) != ncclInProgress;
     const ncclResult_t result =
-        initialised ? ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) : ncclInvalidUsage;
-    if (result == ncclSuccess || result == ncclInProgress) {
-      revoked.push_back(comm);
-    }
+        initialised ? ncclCommRevoke(one.comm, NCCL_REVOKE_DEFAULT) : ncclInvalidUsage;
+    if (result == ncclSuccess || result == ncclInProgress) revoked.push_back(one.comm);
   }
   for (const ncclComm_t comm : revoked) AwaitRest(comm);
-  for (const ncclComm_t comm : comms) {
-    const ncclResult_t result = ncclCommAbort(comm);
+  for (const Doomed& one : doomed) {
+    const ncclResult_t result = ncclCommAbort(one.comm);
     BATON_CHECK(result == ncclSuccess || result == ncclInProgress,
                 "NCCL refuses to abort a communicator, which may still write to KV blocks");
   }
+  for (const Doomed& one : doomed) AwaitIdle(one);
 }
 
-void FinishAll(const std::vector<ncclComm_t>& comms) {
-  for (const ncclComm_t comm : comms) {
-    const ncclResult_t result = ncclCommFinalize(comm);
+void FinishAll(const std::vector<Doomed>& doomed) {
+  for (const Doomed& one : doomed) {
+    const ncclResult_t result = ncclCommFinalize(one.comm);
     const bool finalized = (result == ncclSuccess || result == ncclInProgress) &&
-                           AwaitRest(comm) == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess;
-    if (!finalized) AbortAll({comm});
+                           AwaitRest(one.comm) == ncclSuccess &&
+                           ncclCommDestroy(one.comm) == ncclSuccess;
+    if (!finalized) AbortAll({one});
   }
 }
 
@@ -80,16 +86,16 @@ void NcclReaper::RunWithDeadline(std::function<void()> work, const std::string& 
   thread.join();
 }
 
-void NcclReaper::Abort(const std::vector<ncclComm_t>& comms) const {
-  if (comms.empty()) return;
-  RunWithDeadline([comms] { AbortAll(comms); },
-                  absl::StrCat("aborting ", comms.size(), " NCCL communicators"));
+void NcclReaper::Abort(const std::vector<Doomed>& doomed) const {
+  if (doomed.empty()) return;
+  RunWithDeadline([doomed] { AbortAll(doomed); },
+                  absl::StrCat("aborting ", doomed.size(), " NCCL communicators"));
 }
 
-void NcclReaper::Finish(const std::vector<ncclComm_t>& comms) const {
-  if (comms.empty()) return;
-  RunWithDeadline([comms] { FinishAll(comms); },
-                  absl::StrCat("closing ", comms.size(), " NCCL communicators"));
+void NcclReaper::Finish(const std::vector<Doomed>& doomed) const {
+  if (doomed.empty()) return;
+  RunWithDeadline([doomed] { FinishAll(doomed); },
+                  absl::StrCat("closing ", doomed.size(), " NCCL communicators"));
 }
 
 }  // namespace baton::kvtransfer::cuda

@@ -27,8 +27,8 @@ class NcclPairTest : public testing::CudaTest {
     options.max_channels = 1;
     ncclUniqueId id;
     EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-    auto sender = NcclPair::Start(options, NcclPair::Role::kSender, id);
-    auto receiver = NcclPair::Start(options, NcclPair::Role::kReceiver, id);
+    auto sender = NcclPair::Start(options, NcclPair::Role::kSender, id, cache_);
+    auto receiver = NcclPair::Start(options, NcclPair::Role::kReceiver, id, cache_);
     EXPECT_TRUE(sender.ok()) << sender.status().ToString();
     EXPECT_TRUE(receiver.ok()) << receiver.status().ToString();
     Ends ends{*std::move(sender), *std::move(receiver)};
@@ -46,7 +46,7 @@ class NcclPairTest : public testing::CudaTest {
     return absl::OkStatus();
   }
   void End(Ends& ends) {
-    reaper_.Abort({ends.sender->TakeComm(), ends.receiver->TakeComm()});
+    reaper_.Abort({ends.sender->TakeForReaper(), ends.receiver->TakeForReaper()});
     EXPECT_EQ(cuda_emulation::LiveCommunicators(), 0);
   }
   void TearDown() override {
@@ -55,6 +55,7 @@ class NcclPairTest : public testing::CudaTest {
     cuda_emulation::GlobalNcclOptions().abort_hangs = false;
   }
 
+  PairResourceCache cache_;
   NcclReaper reaper_{NcclReaper::Options{}};
 };
 
@@ -111,13 +112,13 @@ TEST_F(NcclPairTest, MessagesUnderWayAreBounded) {
 TEST_F(NcclPairTest, PeerThatNeverComesIsGivenUp) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  auto pair =
-      NcclPair::Start({.connect_timeout = absl::Milliseconds(20)}, NcclPair::Role::kSender, id);
+  auto pair = NcclPair::Start({.connect_timeout = absl::Milliseconds(20)}, NcclPair::Role::kSender,
+                              id, cache_);
   ASSERT_TRUE(pair.ok());
   absl::Status status;
   while (status.ok()) status = (*pair)->Poll();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status.ToString();
-  reaper_.Abort({(*pair)->TakeComm()});
+  reaper_.Abort({(*pair)->TakeForReaper()});
 }
 
 TEST_F(NcclPairTest, DeadPeerIsToldByTheNetworkOrByTheDeadline) {
@@ -129,13 +130,13 @@ TEST_F(NcclPairTest, DeadPeerIsToldByTheNetworkOrByTheDeadline) {
     ASSERT_TRUE(
         ends.sender->Transfer(std::vector<ByteRun>{{.at = from.data(), .bytes = 4096}}, false)
             .ok());
-    reaper_.Abort({ends.receiver->TakeComm()});
+    reaper_.Abort({ends.receiver->TakeForReaper()});
     absl::Status status;
     while (status.ok()) status = ends.sender->Poll();
     EXPECT_EQ(status.code(),
               hangs ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable)
         << status.ToString();
-    reaper_.Abort({ends.sender->TakeComm()});
+    reaper_.Abort({ends.sender->TakeForReaper()});
     EXPECT_EQ(cuda_emulation::LiveCommunicators(), 0);
   }
 }
@@ -159,13 +160,13 @@ TEST_F(NcclPairTest, NoMemoryIsAStatus) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   cuda_emulation::InjectFault({"cudaMalloc", cudaErrorMemoryAllocation});
-  const auto pair = NcclPair::Start({}, NcclPair::Role::kSender, id);
+  const auto pair = NcclPair::Start({}, NcclPair::Role::kSender, id, cache_);
   EXPECT_EQ(pair.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(NcclPairTest, IdlePairsAreFinishedByBothEnds) {
   Ends ends = Connect();
-  reaper_.Finish({ends.sender->TakeComm(), ends.receiver->TakeComm()});
+  reaper_.Finish({ends.sender->TakeForReaper(), ends.receiver->TakeForReaper()});
   EXPECT_EQ(cuda_emulation::LiveCommunicators(), 0);
 }
 
@@ -178,7 +179,7 @@ TEST_F(NcclPairTest, AbortThatHangsIsReportedAfterItsDeadline) {
          cuda_emulation::GlobalNcclOptions().abort_hangs = false;
        }});
   cuda_emulation::GlobalNcclOptions().abort_hangs = true;
-  reaper.Abort({ends.sender->TakeComm(), ends.receiver->TakeComm()});
+  reaper.Abort({ends.sender->TakeForReaper(), ends.receiver->TakeForReaper()});
   EXPECT_EQ(told, "aborting 2 NCCL communicators did not end within 30ms");
 }
 
