@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Load(RankGroupOptions opti
   for (int rank = 1; rank < self->world_size(); ++rank) {
     self->ranks_[rank].thread = std::thread([self, rank] { self->RankMain(rank); });
   }
+  self->BindCaller();
   BATON_RETURN_IF_ERROR(self->RunOnAll([self, &load](int rank) -> absl::Status {
     BATON_ASSIGN_OR_RETURN(self->ranks_[rank].runner, load(rank));
     return absl::OkStatus();
@@ -58,6 +59,7 @@ absl::Status RankGroup::Step(std::span<const SequenceStep> sequences, const Step
   BATON_RETURN_IF_ERROR(status());
   // What every rank would refuse is refused here, before any waits for another.
   BATON_RETURN_IF_ERROR(ranks_[0].runner->CheckStep(sequences, *ranks_[0].kv));
+  BindCaller();
   for (auto& written : layers_written_) written.store(0);
   return RunOnAll([&](int rank) {
     Rank& own = ranks_[rank];
@@ -105,11 +107,13 @@ void RankGroup::RankMain(int rank) {
   }
 }
 
+void RankGroup::BindCaller() {
+  if (options_.cores.empty() || caller_ == std::this_thread::get_id()) return;
+  caller_ = std::this_thread::get_id();
+  BindThread(options_.cores[0]);
+}
+
 absl::Status RankGroup::RunOnAll(const Task& task) {
-  if (!options_.cores.empty() && caller_ != std::this_thread::get_id()) {
-    caller_ = std::this_thread::get_id();
-    BindThread(options_.cores[0]);
-  }
   task_ = &task;
   num_running_.store(world_size() - 1);
   num_tasks_.fetch_add(1);
@@ -145,7 +149,9 @@ void RankGroup::Fail(int rank, const absl::Status& status) {
   }
   failed_.store(true);
   waiting_.Notify();
-  if (!options_.communicators.empty()) options_.communicators[rank]->Abort(named);
+  if (!options_.communicators.empty() && options_.communicators[rank] != nullptr) {
+    options_.communicators[rank]->Abort(named);
+  }
 }
 
 bool RankGroup::AwaitLayer(int layer) {

@@ -41,8 +41,8 @@ class RankGroup {
  public:
   using LoadRank = std::function<absl::StatusOr<std::unique_ptr<ModelRunner>>(int rank)>;
 
-  // Calls `load(rank)` on every rank's thread at once, bound to the rank's cores, and keeps the
-  // runners. The first error of any rank, with its number, is returned.
+  // Calls `load(rank)` on every rank's thread at once, bound to the rank's cores, the caller's
+  // included, and keeps the runners. The first error of any rank, with its number, is returned.
   static absl::StatusOr<std::unique_ptr<RankGroup>> Load(RankGroupOptions options,
                                                          const LoadRank& load);
   // Ends the ranks' threads. No call may be under way.
@@ -76,6 +76,8 @@ class RankGroup {
 
   explicit RankGroup(RankGroupOptions options);
   void RankMain(int rank);
+  // Binds the calling thread to rank 0's cores, once.
+  void BindCaller();
   // Runs `task` on every rank's thread and waits for all. The first failure ends the group.
   absl::Status RunOnAll(const Task& task);
   void RunTask(int rank);

@@ -75,7 +75,12 @@ class CpuOps : public Ops {
   absl::StatusOr<bool> BeginStep(const ModelPlan& plan, const StepInput& input,
                                  KvPool& kv) override;
   absl::Status LayerWritten(int layer, const LayerHook& on_layer) override {
-    if (on_layer) on_layer(layer);
+    if (!on_layer) return absl::OkStatus();
+    if (link_.alone()) {
+      on_layer(layer);
+    } else {
+      written_ = {layer, &on_layer};
+    }
     return absl::OkStatus();
   }
   absl::Status Sample(const ModelPlan& plan, const EdgeWeights& edges, Matrix x,
@@ -88,7 +93,7 @@ class CpuOps : public Ops {
     std::move(sampling_.tokens().begin(), sampling_.tokens().end(), tokens.begin());
     return absl::OkStatus();
   }
-  void AbandonStep() override {}
+  void AbandonStep() override { written_ = {}; }
 
   absl::StatusOr<std::unique_ptr<LayerWeights>> LoadLayer(const Checkpoint& checkpoint,
                                                           const ModelPlan& plan,
@@ -121,6 +126,11 @@ class CpuOps : public Ops {
     for (const PackedMatrix* part : parts) forms.Add(*part, compute_);
     return forms.quantized;
   }
+  // Every rank has written its part of the layer's KV: they have just met.
+  void TellLayerWritten() {
+    if (written_.hook != nullptr) (*written_.hook)(written_.layer);
+    written_ = {};
+  }
   static absl::Status CheckShape(const char* what, Matrix matrix, int rows, int columns);
   // The whole model's plan, and what of it is computed here. `plan` is the caller's.
   const ModelPlan& WholePlan(const ModelPlan& plan) const { return rank_ ? rank_->whole : plan; }
@@ -137,6 +147,11 @@ class CpuOps : public Ops {
   Attention attention_;
   cpu::Mlp mlp_;
   HostSampling sampling_;
+  // Of a rank of several: the layer whose hook waits until the others have written it too.
+  struct {
+    int layer = 0;
+    const LayerHook* hook = nullptr;
+  } written_;
   ActivationBuffer input_;           // of the next product
   OrderedInput ordered_[3];          // the same, where weights have an order
   AlignedBuffer<float> key_values_;  // [num_rows, 2 * num_kv_heads * head_dim]
@@ -234,6 +249,7 @@ absl::Status CpuOps::AttentionOutput(const ModelPlan& plan, int layer, const Lay
   BATON_ASSIGN_OR_RETURN(
       const Matrix whole,
       link_.Gather(attention.Rows(x.rows), own.attention_columns, own.o.matrix.columns()));
+  TellLayerWritten();
   const PackedMatrix* parts[] = {&own.o.matrix};
   const Activations a = ordered_[0].Apply(input_.Prepare(whole, Quantizes(parts)), own.o.matrix);
   const std::size_t stride = x.columns, first_column = own.hidden_columns.begin;
