@@ -81,6 +81,7 @@ class Matmul::Impl {
                         cudaStream_t stream) {
     BATON_RETURN_IF_ERROR(Check(weights, product));
     if (product.num_rows == 0) return absl::OkStatus();
+    if (options_.one_class) return Tiles(weights, product, bias, stream);
     const RowClass row_class = ClassOf(weights.format, product.num_rows);
     switch (row_class.kernel) {
       case RowClass::Kernel::kFewRows:
@@ -107,6 +108,7 @@ class Matmul::Impl {
   absl::Status Prepare(const WeightView& weights, const Product& product, bool has_bias,
                        int max_rows) {
     BATON_RETURN_IF_ERROR(Check(weights, product));
+    if (options_.one_class) return absl::OkStatus();
     for (int rows = kSmallestClass;; rows *= 2) {
       const RowClass row_class = ClassOf(weights.format, rows);
       if (row_class.kernel == RowClass::Kernel::kLibrary) {

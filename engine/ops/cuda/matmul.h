@@ -20,6 +20,9 @@ struct MatmulOptions {
   // For quantized weights as T: a piece of a matrix at a time. Fits the level-2 cache of an H100
   // (50 MB), so that the piece is read back from there.
   std::size_t scratch_bytes = std::size_t{32} << 20;
+  // Computes every product with the own tensor-core kernel: a row's result then depends on the row
+  // alone, not on its class. Slower for few rows and for many.
+  bool one_class = false;
 };
 
 // y = x W^T.

@@ -146,6 +146,27 @@ TEST_F(MatmulTest, ARowDependsOnItsClassOnly) {
   }
 }
 
+TEST_F(MatmulTest, ARowDependsOnNothingElseInOneClass) {
+  std::mt19937 random(8);
+  constexpr int kColumns = 128, kMost = 150, kOutputs = 20;
+  const auto matmul = Matmul::Create({.type = ElementType::kF16, .one_class = true});
+  ASSERT_TRUE(matmul.ok());
+  const auto x = testing::RandomInputs(ElementType::kF16, kMost, kColumns, random);
+  for (const DType dtype : {DType::kF16, DType::kQ4_0}) {
+    SCOPED_TRACE(checkpoint::DTypeName(dtype));
+    const testing::RandomMatrix matrix(dtype, kOutputs, kColumns, random);
+    const DeviceLinear linear = LinearOf(matrix.tensor(), ElementType::kF16);
+    std::vector<float> all;
+    for (const int num_rows : {kMost, 65, 20, 9, 5, 2, 1}) {
+      const auto y = Run(**matmul, linear, {.num_rows = num_rows, .float_output = true}, x,
+                         std::vector<float>(num_rows * kOutputs));
+      ASSERT_TRUE(y.ok()) << y.status().ToString();
+      if (all.empty()) all = *y;
+      EXPECT_TRUE(std::equal(y->begin(), y->end(), all.begin())) << num_rows << " rows";
+    }
+  }
+}
+
 TEST_F(MatmulTest, WritesTheMapsOfALinearSideBySide) {
   std::mt19937 random(3);
   constexpr int kColumns = 64;
