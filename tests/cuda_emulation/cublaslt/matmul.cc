@@ -12,9 +12,12 @@
 namespace cuda_emulation {
 namespace {
 
-// Algorithms in the order the heuristics offer them: the first needs no workspace, the second sums
-// k in four parts and so rounds differently.
+// Algorithms in the order the heuristics offer them: one needs no workspace, the other sums k in
+// four parts and so rounds differently. Which comes first depends on the number of columns, as in
+// the real library: who chooses anew for each number gets other bits.
 constexpr std::uint32_t kSplits[] = {1, 4};
+constexpr std::uint32_t kSplitsOfManyColumns[] = {4, 1};
+constexpr std::uint64_t kManyColumns = 100;
 constexpr std::uintptr_t kAlignment = 16;
 
 bool Aligned(const void* address) {
@@ -112,9 +115,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   MatmulProblem problem;
   const cublasStatus_t status = cuda_emulation::ReadProblem(description, a, b, c, d, problem);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  for (const std::uint32_t splits : cuda_emulation::kSplits) {
+  for (const std::uint32_t splits : problem.n < cuda_emulation::kManyColumns
+                                        ? cuda_emulation::kSplits
+                                        : cuda_emulation::kSplitsOfManyColumns) {
     const std::size_t bytes = cuda_emulation::WorkspaceBytes(problem, splits);
-    if (*found == wanted || bytes > preferred->max_workspace_bytes) break;
+    if (*found == wanted) break;
+    if (bytes > preferred->max_workspace_bytes) continue;
     cublasLtMatmulHeuristicResult_t& result = results[(*found)++];
     result = {};
     cuda_emulation::Write({.splits = splits, .problem_kind = problem.kind}, result.algo);
