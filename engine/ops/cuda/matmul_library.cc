@@ -14,6 +14,8 @@ namespace {
 // Every pointer of a product is a multiple of this; cuBLASLt would else assume 256 bytes, which
 // parts of fused matrices don't keep.
 constexpr std::uint32_t kAlignment = 16;
+// Algorithms looked at for one that does every number of rows of a class.
+constexpr int kCandidates = 8;
 
 absl::Status ToStatus(cublasStatus_t status, std::string_view call) {
   switch (status) {
@@ -86,6 +88,10 @@ struct MatmulLibrary::Plan {
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   bool exists = false;  // an algorithm
+  absl::Status SetRows(std::uint64_t rows) const {
+    BATON_RETURN_IF_ERROR(Set(x, CUBLASLT_MATRIX_LAYOUT_COLS, rows));
+    return Set(y, CUBLASLT_MATRIX_LAYOUT_COLS, rows);
+  }
   ~Plan() {
     for (cublasLtMatrixLayout_t layout : {w, x, y}) {
       if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
@@ -110,13 +116,14 @@ MatmulLibrary::~MatmulLibrary() {
   cublasLtDestroy(handle_);
 }
 
-absl::Status MatmulLibrary::Choose(const Shape& shape, Plan& plan) {
+absl::Status MatmulLibrary::Choose(const Shape& shape, const void* bias, Plan& plan) {
   const cudaDataType_t t = type_ == ElementType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
   const cudaDataType_t out = shape.float_output ? CUDA_R_32F : t;
   BATON_LT_RETURN_IF_ERROR(cublasLtMatmulDescCreate(&plan.matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   BATON_RETURN_IF_ERROR(Set(plan.matmul, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T));
   if (shape.has_bias) {
     BATON_RETURN_IF_ERROR(Set(plan.matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    BATON_RETURN_IF_ERROR(Set(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
   }
   BATON_LT_RETURN_IF_ERROR(
       cublasLtMatrixLayoutCreate(&plan.w, t, shape.inputs, shape.outputs, shape.inputs));
@@ -127,15 +134,23 @@ absl::Status MatmulLibrary::Choose(const Shape& shape, Plan& plan) {
   Preference preference;
   BATON_LT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&preference.handle));
   BATON_RETURN_IF_ERROR(SetPreferences(preference.handle, workspace_.bytes()));
-  cublasLtMatmulHeuristicResult_t found{};
+  cublasLtMatmulHeuristicResult_t found[kCandidates] = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_, plan.matmul, plan.w, plan.x, plan.y, plan.y, preference.handle, 1, &found, &count);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) {
-    BATON_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmulAlgoGetHeuristic"));
-    plan.exists = count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan.matmul, plan.w, plan.x, plan.y, plan.y,
+                                     preference.handle, kCandidates, found, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmulAlgoGetHeuristic"));
+  // The fastest for the largest number of rows that can do the smallest as well.
+  BATON_RETURN_IF_ERROR(plan.SetRows(1));
+  for (int i = 0; i < count && !plan.exists; ++i) {
+    if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    cublasLtMatmulHeuristicResult_t checked{};
+    plan.exists = cublasLtMatmulAlgoCheck(handle_, plan.matmul, plan.w, plan.x, plan.y, plan.y,
+                                          &found[i].algo, &checked) == CUBLAS_STATUS_SUCCESS &&
+                  checked.workspaceSize <= workspace_.bytes();
+    plan.algorithm = found[i].algo;
   }
-  plan.algorithm = found.algo;
   return absl::OkStatus();
 }
 
@@ -146,9 +161,9 @@ absl::StatusOr<MatmulLibrary::Plan*> MatmulLibrary::PlanOf(const LibraryProduct&
                     product.bias != nullptr};
   if (const auto found = plans_.find(shape); found != plans_.end()) return found->second.get();
   auto plan = std::make_unique<Plan>();
-  BATON_RETURN_IF_ERROR(
-      Annotate(Choose(shape, *plan), absl::StrFormat("product of %d x %d weights, %d rows",
-                                                     shape.outputs, shape.inputs, max_rows)));
+  BATON_RETURN_IF_ERROR(Annotate(Choose(shape, product.bias, *plan),
+                                 absl::StrFormat("product of %d x %d weights, %d rows",
+                                                 shape.outputs, shape.inputs, max_rows)));
   return plans_.emplace(shape, std::move(plan)).first->second.get();
 }
 
@@ -160,9 +175,7 @@ absl::StatusOr<bool> MatmulLibrary::Has(const LibraryProduct& product, int max_r
 absl::Status MatmulLibrary::Run(const LibraryProduct& product, int max_rows, cudaStream_t stream) {
   BATON_ASSIGN_OR_RETURN(Plan * plan, PlanOf(product, max_rows));
   BATON_CHECK(plan->exists && product.num_rows <= max_rows, "a product that the library has");
-  const auto rows = static_cast<std::uint64_t>(product.num_rows);
-  BATON_RETURN_IF_ERROR(Set(plan->x, CUBLASLT_MATRIX_LAYOUT_COLS, rows));
-  BATON_RETURN_IF_ERROR(Set(plan->y, CUBLASLT_MATRIX_LAYOUT_COLS, rows));
+  BATON_RETURN_IF_ERROR(plan->SetRows(static_cast<std::uint64_t>(product.num_rows)));
   if (product.bias != nullptr) {
     BATON_RETURN_IF_ERROR(Set(plan->matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias));
   }

@@ -54,7 +54,7 @@ class MatmulLibrary {
   struct Plan;
   MatmulLibrary(ElementType type, cublasLtHandle_t handle, gpu::DeviceBuffer workspace);
   absl::StatusOr<Plan*> PlanOf(const LibraryProduct& product, int max_rows);
-  absl::Status Choose(const Shape& shape, Plan& plan);
+  absl::Status Choose(const Shape& shape, const void* bias, Plan& plan);
 
   ElementType type_;
   cublasLtHandle_t handle_;

@@ -106,8 +106,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* found) {
   *found = 0;
-  if (cuda_emulation::EnterCall("cublasLtMatmulAlgoGetHeuristic") != cudaSuccess ||
-      !cuda_emulation::IsHandle(handle)) {
+  const cudaError_t fault = cuda_emulation::EnterCall("cublasLtMatmulAlgoGetHeuristic");
+  if (fault == cudaErrorNotSupported) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fault != cudaSuccess || !cuda_emulation::IsHandle(handle)) {
     return CUBLAS_STATUS_NOT_INITIALIZED;
   }
   const auto* preferred = cuda_emulation::Read(preference);

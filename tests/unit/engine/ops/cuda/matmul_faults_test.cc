@@ -108,6 +108,34 @@ TEST_F(MatmulFaultsTest, AFailingProductNamesItsShapeAndTheNextOneRuns) {
   testing::ExpectCuda(cudaStreamSynchronize(stream()));
 }
 
+TEST_F(MatmulFaultsTest, TheOwnKernelTakesOverWhereTheLibraryHasNone) {
+  std::mt19937 random(2);
+  constexpr int kRows = 100, kOutputs = 24, kColumns = 64;
+  const testing::RandomMatrix matrix(DType::kQ8_0, kOutputs, kColumns, random);
+  DeviceLinear linear;
+  linear.parts.push_back(Upload(matrix.tensor(), ElementType::kBF16));
+  linear.bias = ToDevice(testing::RandomInputs(ElementType::kBF16, 1, kOutputs, random));
+  const auto x = ToDevice(testing::AllToBits(
+      ElementType::kBF16, testing::RandomInputs(ElementType::kBF16, kRows, kColumns, random)));
+  const auto run = [&](bool one_class) {
+    const auto matmul = Matmul::Create(
+        {.workspace_bytes = 1 << 16, .scratch_bytes = 1 << 16, .one_class = one_class});
+    EXPECT_TRUE(matmul.ok());
+    const auto y = OnDevice(kRows * kOutputs * sizeof(float));
+    const absl::Status status = (*matmul)->Multiply(
+        linear,
+        {.x = x.data(), .num_rows = kRows, .y = y.data(), .float_output = true, .add_bias = true},
+        stream());
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return ToHost<float>(y, kRows * kOutputs);
+  };
+  const std::vector<float> own = run(/*one_class=*/true);
+  cuda_emulation::InjectFault(
+      {.call = "cublasLtMatmulAlgoGetHeuristic", .error = cudaErrorNotSupported});
+
+  EXPECT_EQ(run(/*one_class=*/false), own);
+}
+
 // Products that meet every barrier and wait of the kernels.
 class SchedulesTest : public MatmulFaultsTest {
  protected:
