@@ -6,6 +6,12 @@
 
 namespace baton::kvtransfer {
 
+const std::byte* ByteCursor::Contiguous(std::size_t size) const {
+  BATON_CHECK(size <= remaining_, "more bytes were looked at than the frame has");
+  if (index_ == pieces_.size() || pieces_[index_].size() - offset_ < size) return nullptr;
+  return pieces_[index_].data() + offset_;
+}
+
 void ByteCursor::Take(std::size_t size, std::byte* to) {
   BATON_CHECK(size <= remaining_, "more bytes were taken than the frame has");
   remaining_ -= size;

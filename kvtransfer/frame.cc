@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -39,6 +40,7 @@ void EncodeHeader(std::uint8_t type, const DataHeader& data, std::uint32_t body_
   Store(out, kMagic);
   Store(out + 4, type);
   Store(out + 5, data.checksummed ? kChecksummedFlag : std::uint8_t{0});
+  Store(out + 6, data.rank);
   Store(out + 8, data.transfer_id);
   Store(out + 16, data.incarnation);
   Store(out + 24, data.layer);
@@ -56,8 +58,16 @@ void ToProto(const ModelFingerprint& from, v1::KvFingerprint* to) {
   to->set_num_layers(from.num_layers);
   to->set_num_kv_heads(from.num_kv_heads);
   to->set_head_dim(from.head_dim);
-  to->set_block_size(from.block_size);
   to->mutable_windows()->Assign(from.windows.begin(), from.windows.end());
+}
+
+void ToProto(const KvCut& from, v1::KvLinkCut* to) {
+  to->set_block_size(from.block_size);
+  to->set_tensor_parallel_size(from.tensor_parallel_size);
+}
+
+KvCut FromProto(const v1::KvLinkCut& from) {
+  return {.block_size = from.block_size(), .tensor_parallel_size = from.tensor_parallel_size()};
 }
 
 ModelFingerprint FromProto(const v1::KvFingerprint& from) {
@@ -67,7 +77,6 @@ ModelFingerprint FromProto(const v1::KvFingerprint& from) {
           .num_layers = from.num_layers(),
           .num_kv_heads = from.num_kv_heads(),
           .head_dim = from.head_dim(),
-          .block_size = from.block_size(),
           .windows = {from.windows().begin(), from.windows().end()}};
 }
 
@@ -96,7 +105,7 @@ struct BodyEncoder {
     out.set_expected_worker_id(hello.expected_worker_id);
     out.set_expected_incarnation(hello.expected_incarnation);
     ToProto(hello.fingerprint, out.mutable_fingerprint());
-    out.set_block_bytes(hello.block_bytes);
+    ToProto(hello.cut, out.mutable_cut());
     out.mutable_host()->set_boot_id(hello.host.boot_id);
     out.mutable_host()->set_ipc_namespace(hello.host.ipc_namespace);
     out.mutable_host()->set_mount_namespace(hello.host.mount_namespace);
@@ -113,6 +122,7 @@ struct BodyEncoder {
     out.set_incarnation(welcome.incarnation);
     out.set_transport(welcome.transport);
     out.set_transport_reason(ValidUtf8Prefix(welcome.transport_reason));
+    ToProto(welcome.cut, out.mutable_cut());
     return out.SerializeAsString();
   }
   std::string operator()(const BeginTransfer& begin) const {
@@ -149,7 +159,7 @@ bool Fill(const v1::KvHello& from, Hello* to) {
          .expected_worker_id = from.expected_worker_id(),
          .expected_incarnation = from.expected_incarnation(),
          .fingerprint = FromProto(from.fingerprint()),
-         .block_bytes = from.block_bytes(),
+         .cut = FromProto(from.cut()),
          .host = {.boot_id = from.host().boot_id(),
                   .ipc_namespace = from.host().ipc_namespace(),
                   .mount_namespace = from.host().mount_namespace()},
@@ -162,7 +172,8 @@ bool Fill(const v1::KvWelcome& from, Welcome* to) {
          .worker_id = from.worker_id(),
          .incarnation = from.incarnation(),
          .transport = from.transport(),
-         .transport_reason = from.transport_reason()};
+         .transport_reason = from.transport_reason(),
+         .cut = FromProto(from.cut())};
   return true;
 }
 
@@ -246,8 +257,8 @@ std::string EncodeMessage(const Message& message) {
 
 std::uint32_t BlockChecksumSeed(const DataHeader& header, int index) {
   const std::int64_t identity[] = {static_cast<std::int64_t>(header.transfer_id),
-                                   static_cast<std::int64_t>(header.incarnation), header.layer,
-                                   header.first_block + index};
+                                   static_cast<std::int64_t>(header.incarnation), header.rank,
+                                   header.layer, header.first_block + index};
   return Crc32c(0, identity, sizeof(identity));
 }
 
@@ -269,6 +280,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte> bytes) 
   const auto flags = Load<std::uint8_t>(at + 5);
   header.data = {.transfer_id = Load<std::uint64_t>(at + 8),
                  .incarnation = Load<std::uint64_t>(at + 16),
+                 .rank = Load<std::uint16_t>(at + 6),
                  .layer = Load<std::int32_t>(at + 24),
                  .first_block = Load<std::int32_t>(at + 28),
                  .num_blocks = Load<std::int32_t>(at + 32),
@@ -277,7 +289,8 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte> bytes) 
   header.body_checksum = Load<std::uint32_t>(at + 40);
   const bool known = header.is_data || (header.type >= 1 && header.type <= kNumControlTypes);
   if (!known || (flags & ~kChecksummedFlag) != 0 || header.data.layer < 0 ||
-      header.data.first_block < 0 || header.data.num_blocks < 0) {
+      header.data.first_block < 0 || header.data.num_blocks < 0 ||
+      header.data.num_blocks > std::numeric_limits<std::int32_t>::max() - header.data.first_block) {
     return absl::DataLossError(absl::StrFormat(
         "KV frame of unknown kind: type %d, flags %d; do both workers run the same version?",
         header.type, flags));

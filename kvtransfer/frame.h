@@ -14,7 +14,7 @@
 //        0    4  magic "BKV1"
 //        4    1  type
 //        5    1  flags: bit 0 = a CRC32C per block follows the header
-//        6    2  zero
+//        6    2  sender's rank
 //        8    8  transfer id
 //       16    8  receiver's incarnation
 //       24    4  layer
@@ -25,7 +25,8 @@
 //       44    4  CRC32C of bytes 0..43
 //
 // Control frames have a protobuf body (proto/baton/v1/kv_transfer.proto) and zero block fields;
-// data frames have num_blocks checksums of 4 bytes if flagged, then num_blocks * block_bytes.
+// data frames have num_blocks checksums of 4 bytes if flagged, then num_blocks * block_bytes, which
+// are those of a block at the sender's rank.
 namespace baton::kvtransfer {
 
 inline constexpr std::size_t kFrameHeaderBytes = 48;
@@ -46,8 +47,8 @@ std::array<std::byte, kFrameHeaderBytes> EncodeDataHeader(const DataHeader& head
 std::string EncodeMessage(const Message& message);
 
 // What the CRC32C of block `index` of a frame starts from: it covers the block's identity
-// (transfer, incarnation, layer, prompt block) before its bytes, so that a misdirected block fails
-// it too.
+// (transfer, incarnation, rank, layer, prompt block) before its bytes, so that a misdirected block
+// fails it too.
 std::uint32_t BlockChecksumSeed(const DataHeader& header, int index);
 
 // Checks magic, checksum, type and ranges of the first kFrameHeaderBytes bytes of a frame.

@@ -45,6 +45,8 @@ class ByteCursor {
   std::size_t remaining() const { return remaining_; }
   // Takes `size` bytes, to `to` or away (null). Requires size <= remaining().
   void Take(std::size_t size, std::byte* to);
+  // The next `size` bytes if they lie in one piece, else null. Requires size <= remaining().
+  const std::byte* Contiguous(std::size_t size) const;
 
  private:
   std::vector<std::span<const std::byte>> pieces_;

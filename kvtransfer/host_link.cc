@@ -16,29 +16,61 @@ namespace {
 std::span<const std::byte> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
+// Header, then checksums if asked for. `blocks` has one piece per block.
+std::string HeadOf(const DataHeader& header, std::span<const std::span<const std::byte>> blocks) {
+  const auto encoded = EncodeDataHeader(header, blocks.front().size());
+  std::string head(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  if (!header.checksummed) return head;
+  for (std::size_t index = 0; index < blocks.size(); ++index) {
+    const std::uint32_t checksum = Crc32c(BlockChecksumSeed(header, static_cast<int>(index)),
+                                          blocks[index].data(), blocks[index].size());
+    head.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+  }
+  return head;
+}
+
+// Pieces that adjoin as one.
+std::vector<std::span<const std::byte>> Merge(std::span<const std::span<const std::byte>> pieces) {
+  std::vector<std::span<const std::byte>> merged;
+  for (const auto& piece : pieces) {
+    if (!merged.empty() && merged.back().data() + merged.back().size() == piece.data()) {
+      merged.back() = {merged.back().data(), merged.back().size() + piece.size()};
+    } else {
+      merged.push_back(piece);
+    }
+  }
+  return merged;
+}
+
 std::string ToString(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
 }
 
 }  // namespace
 
-HostConnector::HostConnector(Options options, Dial dial)
-    : options_(std::move(options)), dial_(std::move(dial)) {}
+HostConnector::HostConnector(Options options, Dial dial, std::shared_ptr<PoolAccess> access)
+    : options_(std::move(options)), dial_(std::move(dial)), access_(std::move(access)) {}
 
 absl::Status HostConnector::RegisterMemory(const KvMemory& memory) {
-  memory_ = memory;
+  cut_ = memory.cut();
+  if (access_ == nullptr) access_ = NewHostPoolAccess(memory);
   return absl::OkStatus();
 }
 
 std::shared_ptr<Transport> HostConnector::Connect(const PeerAddress& peer, TransportEvents events) {
-  auto link = std::make_shared<HostLink>(peer, options_, memory_, std::move(events));
+  auto link =
+      std::make_shared<HostLink>(peer, options_, cut_, access_->NewReader(), std::move(events));
   link->Start(dial_);
   return link;
 }
 
-HostLink::HostLink(PeerAddress peer, const HostConnector::Options& options, const KvMemory& memory,
-                   TransportEvents events)
-    : peer_(std::move(peer)), options_(options), memory_(memory), events_(std::move(events)) {
+HostLink::HostLink(PeerAddress peer, const HostConnector::Options& options, const KvCut& cut,
+                   std::unique_ptr<PoolReader> reader, TransportEvents events)
+    : peer_(std::move(peer)),
+      options_(options),
+      cut_(cut),
+      reader_(std::move(reader)),
+      events_(std::move(events)) {
   if (options_.transport == "grpc") return;
   constexpr std::size_t kPage = 4096;
   auto ring = RingWriter::Create(options_.ring_slots,
@@ -57,7 +89,7 @@ Hello HostLink::MakeHello() {
               .expected_worker_id = peer_.worker_id,
               .expected_incarnation = peer_.incarnation,
               .fingerprint = options_.fingerprint,
-              .block_bytes = memory_.block_bytes,
+              .cut = cut_,
               .host = ReadHostIdentity(),
               .ring = {}};
   if (ring_ != nullptr) hello.ring = {.path = ring_->path(), .nonce = ring_->nonce()};
@@ -162,69 +194,80 @@ bool HostLink::UseRing() {
   return ring_chosen_;
 }
 
-std::span<const std::byte> HostLink::BytesOf(const DataHeader& header, const Copy& copy) const {
-  return {
-      memory_.layers[header.layer] + copy.source_block * memory_.block_bytes + copy.source_offset,
-      copy.bytes};
-}
-
-std::string HostLink::HeadOf(const OutgoingPut& put) const {
-  const auto header = EncodeDataHeader(put.header, memory_.block_bytes);
-  std::string head(reinterpret_cast<const char*>(header.data()), header.size());
-  if (!put.header.checksummed) return head;
-  for (std::size_t index = 0; index < put.copies.size(); ++index) {
-    const auto bytes = BytesOf(put.header, put.copies[index]);
-    const std::uint32_t checksum =
-        Crc32c(BlockChecksumSeed(put.header, static_cast<int>(index)), bytes.data(), bytes.size());
-    head.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+absl::StatusOr<HostBlocks> HostLink::ReadBlocks(const OutgoingPut& put) {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      awaiting_staging_ = true;
+    }
+    auto blocks = reader_->Read(put.header.rank, put.header.layer, put.blocks);
+    absl::MutexLock lock(&mutex_);
+    if (absl::IsResourceExhausted(blocks.status())) {
+      if (awaiting_staging_) return blocks;
+      continue;  // a hold was let go meanwhile, and that will not be said again
+    }
+    awaiting_staging_ = false;
+    return blocks;
   }
-  return head;
 }
 
-bool HostLink::WriteToRing(std::span<const std::byte> head, std::span<const Copy> copies,
-                           const DataHeader& header) {
-  std::byte* slot = ring_->Reserve();
+void HostLink::OnReleased(std::uint64_t put_id) {
+  bool has_staging = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    has_staging = std::exchange(awaiting_staging_, false) && !down_;
+  }
+  events_.on_released(put_id);
+  if (has_staging) events_.on_writable();
+}
+
+std::byte* HostLink::ReserveSlot() {
+  std::byte* const slot = ring_->Reserve();
   if (slot == nullptr) {
     absl::MutexLock lock(&mutex_);
     awaiting_room_ = true;
-    return false;
   }
+  return slot;
+}
+
+void HostLink::Publish(std::byte* slot, std::span<const std::byte> head,
+                       std::span<const std::span<const std::byte>> pieces) {
   std::byte* at = slot;
   std::memcpy(at, head.data(), head.size());
   at += head.size();
-  for (const Copy& copy : copies) {
-    const auto bytes = BytesOf(header, copy);
-    std::memcpy(at, bytes.data(), bytes.size());
-    at += bytes.size();
+  for (const auto& piece : pieces) {
+    std::memcpy(at, piece.data(), piece.size());
+    at += piece.size();
   }
   ring_->Publish(static_cast<std::size_t>(at - slot));
-  return true;
 }
 
 bool HostLink::TryPut(const OutgoingPut& put) {
   const std::shared_ptr<FrameStream> stream = OpenStream();
   if (stream == nullptr) return false;
-  const std::string head = HeadOf(put);
+  std::byte* slot = nullptr;
   if (UseRing()) {
-    if (!WriteToRing(AsBytes(head), put.copies, put.header)) return false;
-    events_.on_released(put.put_id);
+    slot = ReserveSlot();
+    if (slot == nullptr) return false;
+  }
+  absl::StatusOr<HostBlocks> blocks = ReadBlocks(put);
+  if (!blocks.ok()) {
+    if (!absl::IsResourceExhausted(blocks.status())) Abort(blocks.status());
+    return false;
+  }
+  const std::string head = HeadOf(put.header, blocks->pieces);
+  if (slot != nullptr) {
+    Publish(slot, AsBytes(head), blocks->pieces);
+    blocks->hold.reset();
+    OnReleased(put.put_id);
     return true;
   }
-  std::vector<std::span<const std::byte>> pieces;
-  for (const Copy& copy : put.copies) {
-    const auto bytes = BytesOf(put.header, copy);
-    const bool adjoins =
-        !pieces.empty() && pieces.back().data() + pieces.back().size() == bytes.data();
-    if (adjoins) {
-      pieces.back() = {pieces.back().data(), pieces.back().size() + bytes.size()};
-    } else {
-      pieces.push_back(bytes);
-    }
-  }
   return stream->TryWrite({.head = head,
-                           .pieces = std::move(pieces),
-                           .on_released = [self = shared_from_this(), put_id = put.put_id] {
-                             self->events_.on_released(put_id);
+                           .pieces = Merge(blocks->pieces),
+                           .on_released = [self = shared_from_this(), put_id = put.put_id,
+                                           hold = std::move(blocks->hold)]() mutable {
+                             hold.reset();
+                             self->OnReleased(put_id);
                            }});
 }
 
@@ -232,7 +275,11 @@ bool HostLink::TryNotify(const Message& message) {
   const std::shared_ptr<FrameStream> stream = OpenStream();
   if (stream == nullptr) return false;
   std::string frame = EncodeMessage(message);
-  if (UseRing()) return WriteToRing(AsBytes(frame), {}, {});
+  if (UseRing()) {
+    std::byte* const slot = ReserveSlot();
+    if (slot != nullptr) Publish(slot, AsBytes(frame), {});
+    return slot != nullptr;
+  }
   return stream->TryWrite({.head = std::move(frame), .pieces = {}, .on_released = nullptr});
 }
 

@@ -10,7 +10,7 @@
 // What the two ends of a link say to each other, as plain values. docs/handoff.md tells when.
 namespace baton::kvtransfer {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // Enough to tell whether two processes can map each other's memory; see host_identity.h.
 struct HostIdentity {
@@ -33,7 +33,7 @@ struct Hello {
   std::string expected_worker_id;
   std::uint64_t expected_incarnation = 0;
   ModelFingerprint fingerprint;
-  std::uint64_t block_bytes = 0;
+  KvCut cut;  // the sender's
   HostIdentity host;
   RingOffer ring;
 };
@@ -44,15 +44,16 @@ struct Welcome {
   std::uint64_t incarnation = 0;
   std::string transport;
   std::string transport_reason;
+  KvCut cut;  // the receiver's
 };
 
 // Sender to receiver, about one transfer.
 struct BeginTransfer {
   int num_layers = 0;
-  int num_blocks = 0;
+  int num_blocks = 0;  // of the prompt, of the sender's block size
 };
 struct FinishTransfer {
-  std::int64_t num_blocks = 0;  // (layer, block) pairs sent
+  std::int64_t num_blocks = 0;  // sent, over all ranks and layers
   HandoffRecord record;
 };
 struct AbortTransfer {
@@ -77,14 +78,20 @@ struct Message {
       body;
 };
 
-// Heads the bytes of `num_blocks` consecutive prompt blocks of one layer.
+// Blocks that one data frame has at most: bounds its checksums, and what a header makes us claim.
+inline constexpr int kMaxBlocksPerFrame = 8192;
+
+// Heads the bytes of `num_blocks` consecutive prompt blocks of one layer as one rank of the sender
+// holds them.
 struct DataHeader {
   std::uint64_t transfer_id = 0;
   std::uint64_t incarnation = 0;
+  std::uint16_t rank = 0;  // of the sender's group
   std::int32_t layer = 0;
-  std::int32_t first_block = 0;  // prompt block
+  std::int32_t first_block = 0;  // prompt block, of the sender's block size
   std::int32_t num_blocks = 0;
   bool checksummed = false;  // a CRC32C per block stands between header and bytes
+  int last_block() const { return first_block + num_blocks; }
   bool operator==(const DataHeader&) const = default;
 };
 

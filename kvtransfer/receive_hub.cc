@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/check.h"
 #include "common/log.h"
+#include "common/status.h"
 #include "kvtransfer/crc32c.h"
 #include "kvtransfer/frame.h"
 #include "kvtransfer/metrics.h"
@@ -17,6 +19,9 @@ namespace {
 // The longest the thread sleeps while reservations are open, so that a clock other than the
 // machine's is looked at in time.
 constexpr absl::Duration kLook = absl::Milliseconds(50);
+
+// Far beyond what copying a frame takes, on a device too.
+constexpr absl::Duration kReleaseLimit = absl::Seconds(60);
 
 std::string ToString(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
@@ -54,7 +59,9 @@ void ReceiveHub::Release(std::uint64_t transfer_id) {
     const auto silent = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return table_.num_copying(transfer_id) == 0 && (from_callback || telling_ != transfer_id);
     };
-    mutex_.Await(absl::Condition(&silent));
+    // Handing the blocks to another sequence while they are being written would corrupt it.
+    BATON_CHECK(mutex_.AwaitWithTimeout(absl::Condition(&silent), kReleaseLimit),
+                "a copy into released KV blocks, or the owner's callback, does not end");
   }
   Flush();
 }
@@ -69,10 +76,10 @@ absl::Status ReceiveHub::CheckHello(const Hello& hello) const {
   return table_.CheckHello(hello);
 }
 
-void ReceiveHub::OnLinkUp(LinkId link, std::string_view peer_name, std::string_view transport,
+void ReceiveHub::OnLinkUp(LinkId link, const Hello& hello, std::string_view transport,
                           Reply reply) {
   absl::MutexLock lock(&mutex_);
-  table_.OnLinkUp(link, peer_name, transport);
+  table_.OnLinkUp(link, hello, transport);
   replies_[link] = std::make_shared<const Reply>(std::move(reply));
   if (options_.metrics != nullptr) options_.metrics->links_open.Add(1);
 }
@@ -94,11 +101,7 @@ absl::Status ReceiveHub::OnFrame(LinkId link, ByteCursor& frame) {
   frame.Take(size, bytes.data());
   auto header = DecodeFrameHeader(std::span<const std::byte>(bytes).first(size));
   if (!header.ok()) return header.status();
-  if (header->is_data) {
-    absl::Status status = OnData(link, header->data, frame);
-    Flush();
-    return status;
-  }
+  if (header->is_data) return OnData(link, header->data, frame);
   if (frame.remaining() > kMaxControlBodyBytes) {
     return absl::DataLossError("KV control frame too long");
   }
@@ -115,46 +118,80 @@ absl::Status ReceiveHub::OnFrame(LinkId link, ByteCursor& frame) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<IncomingPut> ReceiveHub::StartPut(LinkId link, const DataHeader& header) {
+  IncomingPut put;
+  absl::MutexLock lock(&mutex_);
+  const std::shared_ptr<const TransferPlan> plan = table_.PlanOf(link);
+  if (plan == nullptr) return absl::UnavailableError("link is down");
+  if (header.rank >= plan->source().tensor_parallel_size) {
+    return absl::DataLossError(absl::StrFormat("KV data frame of rank %d, the sender has %d ranks",
+                                               header.rank, plan->source().tensor_parallel_size));
+  }
+  if (header.num_blocks < 1 || header.num_blocks > kMaxBlocksPerFrame) {
+    return absl::DataLossError(absl::StrFormat("KV data frame of %d blocks, must be 1..%d",
+                                               header.num_blocks, kMaxBlocksPerFrame));
+  }
+  put.block_bytes = plan->source_block_bytes(header.rank);
+  put.blocks.resize(header.num_blocks);
+  std::vector<std::size_t> ends;
+  const absl::Time now = clock_.Now();
+  for (int index = 0; index < header.num_blocks; ++index) {
+    put.blocks[index].granted = table_.StartCopy(link, header, index, now, &put.copies).ok();
+    ends.push_back(put.copies.size());
+  }
+  // Now that they do not move any more.
+  std::size_t first = 0;
+  for (std::size_t index = 0; index < ends.size(); ++index) {
+    put.blocks[index].copies = std::span(put.copies).subspan(first, ends[index] - first);
+    first = ends[index];
+  }
+  return put;
+}
+
+void ReceiveHub::FinishPut(const DataHeader& header, const IncomingPut& put) {
+  std::size_t num_granted = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (int index = 0; index < header.num_blocks; ++index) {
+      const IncomingBlock& block = put.blocks[index];
+      if (!block.granted) continue;
+      ++num_granted;
+      table_.FinishCopy(header, index, block.status);
+      if (!block.status.ok()) woken_ = true;
+    }
+  }
+  if (TransferMetrics* const metrics = options_.metrics; metrics != nullptr) {
+    metrics->bytes.Add(static_cast<double>(num_granted * put.block_bytes));
+    metrics->refused_blocks.Add(static_cast<double>(put.blocks.size() - num_granted));
+  }
+  Flush();
+}
+
 absl::Status ReceiveHub::OnData(LinkId link, const DataHeader& header, ByteCursor& frame) {
-  const std::size_t block_bytes = options_.memory.block_bytes;
+  BATON_ASSIGN_OR_RETURN(IncomingPut put, StartPut(link, header));
+  const std::size_t num_blocks = put.blocks.size();
   const std::size_t checksum_bytes = header.checksummed ? sizeof(std::uint32_t) : 0;
-  const auto num_blocks = static_cast<std::size_t>(header.num_blocks);
-  if (num_blocks == 0 || num_blocks > frame.remaining() / block_bytes ||
-      frame.remaining() != num_blocks * (block_bytes + checksum_bytes)) {
-    return absl::DataLossError(
-        absl::StrFormat("KV data frame has %d bytes for %d blocks of %d bytes", frame.remaining(),
-                        header.num_blocks, block_bytes));
+  if (frame.remaining() != num_blocks * (put.block_bytes + checksum_bytes)) {
+    const absl::Status status =
+        absl::DataLossError(absl::StrFormat("KV data frame has %d bytes for %d blocks of %d bytes",
+                                            frame.remaining(), num_blocks, put.block_bytes));
+    for (IncomingBlock& block : put.blocks) block.status = status;
+    FinishPut(header, put);
+    return status;
   }
   std::vector<std::uint32_t> checksums(header.checksummed ? num_blocks : 0);
   frame.Take(checksums.size() * sizeof(std::uint32_t),
              reinterpret_cast<std::byte*>(checksums.data()));
-  for (int index = 0; index < header.num_blocks; ++index) {
-    CopyBlock(link, header, index, header.checksummed ? checksums[index] : 0, frame);
+  PoolWriter::Verify verify;
+  if (header.checksummed) {
+    verify = [&](int index, std::span<const std::byte> bytes) {
+      const std::uint32_t seed = BlockChecksumSeed(header, index);
+      return Crc32c(seed, bytes.data(), bytes.size()) == checksums[index];
+    };
   }
+  options_.writer->Write(header.layer, put.block_bytes, frame, verify, put.blocks);
+  FinishPut(header, put);
   return absl::OkStatus();
-}
-
-void ReceiveHub::CopyBlock(LinkId link, const DataHeader& header, int index, std::uint32_t checksum,
-                           ByteCursor& frame) {
-  const std::size_t block_bytes = options_.memory.block_bytes;
-  std::byte* to = nullptr;
-  {
-    absl::MutexLock lock(&mutex_);
-    auto block = table_.StartCopy(link, header, index, clock_.Now());
-    if (block.ok()) to = options_.memory.layers[header.layer] + *block * block_bytes;
-  }
-  frame.Take(block_bytes, to);
-  if (to == nullptr) {
-    if (options_.metrics != nullptr) options_.metrics->refused_blocks.Add(1);
-    return;
-  }
-  // Over our own copy: a sender may still scribble on shared memory.
-  const bool intact =
-      !header.checksummed || Crc32c(BlockChecksumSeed(header, index), to, block_bytes) == checksum;
-  if (options_.metrics != nullptr) options_.metrics->bytes.Add(static_cast<double>(block_bytes));
-  absl::MutexLock lock(&mutex_);
-  table_.FinishCopy(header, index, intact);
-  if (!intact) woken_ = true;
 }
 
 void ReceiveHub::Flush() {

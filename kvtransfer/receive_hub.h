@@ -12,12 +12,23 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "kvtransfer/frame_stream.h"
+#include "kvtransfer/pool_access.h"
 #include "kvtransfer/receive_table.h"
 #include "kvtransfer/transfer.h"
 
 namespace baton::kvtransfer {
 
 struct TransferMetrics;
+
+// The blocks of a data frame and where they go. Move-only: the blocks look into `copies`.
+struct IncomingPut {
+  IncomingPut() = default;
+  IncomingPut(IncomingPut&&) = default;
+  IncomingPut& operator=(IncomingPut&&) = default;
+  std::size_t block_bytes = 0;
+  std::vector<BlockCopy> copies;
+  std::vector<IncomingBlock> blocks;  // [num_blocks] of the frame
+};
 
 // The receive table made thread-safe and put to work: links hand it their frames, it copies the
 // bytes into the pool, sends the answers, keeps the deadlines and calls the owner. One thread of
@@ -26,7 +37,7 @@ class ReceiveHub {
  public:
   struct Options {
     ReceiveTable::Options table;
-    KvMemory memory;
+    std::unique_ptr<PoolWriter> writer;
     TransferMetrics* metrics = nullptr;
   };
   // Sends an answer on a link; must not block. Called with no lock of the hub held.
@@ -41,16 +52,22 @@ class ReceiveHub {
 
   LinkId NewLinkId();
   absl::Status CheckHello(const Hello& hello) const;
-  void OnLinkUp(LinkId link, std::string_view peer_name, std::string_view transport, Reply reply);
+  void OnLinkUp(LinkId link, const Hello& hello, std::string_view transport, Reply reply);
   void OnLinkDown(LinkId link, const absl::Status& why);
   // Takes one frame of a link that is up. Not OK: the link cannot be trusted any more; close it.
   // A frame that is merely late or stray is skipped and OK.
   absl::Status OnFrame(LinkId link, ByteCursor& frame);
 
+  // What OnFrame does with a data frame, in steps, for links whose bytes come another way: claims
+  // the blocks that are still wanted and says where they go; then FinishPut tells of each granted
+  // one, by its status, whether it is there. In between, Release of the transfer waits.
+  //   kDataLoss     not a frame that the link's sender can mean; close the link
+  //   kUnavailable  the link is down already
+  absl::StatusOr<IncomingPut> StartPut(LinkId link, const DataHeader& header);
+  void FinishPut(const DataHeader& header, const IncomingPut& put);
+
  private:
   absl::Status OnData(LinkId link, const DataHeader& header, ByteCursor& frame);
-  void CopyBlock(LinkId link, const DataHeader& header, int index, std::uint32_t checksum,
-                 ByteCursor& frame);
   void Flush();  // sends the table's answers; no lock held
   void Run();
   void Tell(const ReceiveDone& done);

@@ -59,7 +59,7 @@ absl::Status ReceiveLink::OnHello(ByteCursor& frame) {
   const std::string no_ring = TakeRing(*hello);
   const std::string transport = ring_ != nullptr ? "shm" : "grpc";
   greeted_ = true;
-  hub_->OnLinkUp(id_, peer_name_, transport,
+  hub_->OnLinkUp(id_, *hello, transport,
                  [stream = stream_](const Message& reply) { stream->Write(EncodeMessage(reply)); });
   log::Info("kv link up",
             {{"peer", peer_name_}, {"address", stream_->peer()}, {"transport", transport}});
@@ -69,7 +69,8 @@ absl::Status ReceiveLink::OnHello(ByteCursor& frame) {
                                 .body = Welcome{.worker_id = options_.worker_id,
                                                 .incarnation = options_.incarnation,
                                                 .transport = transport,
-                                                .transport_reason = no_ring}}));
+                                                .transport_reason = no_ring,
+                                                .cut = options_.cut}}));
   return absl::OkStatus();
 }
 

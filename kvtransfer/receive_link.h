@@ -19,6 +19,7 @@ class ReceiveLink final : public StreamHandler {
   struct Options {
     std::string worker_id;
     std::uint64_t incarnation = 0;
+    KvCut cut;  // of the hub's pool
     bool allow_shared_memory = true;
   };
   // `options` must outlive the link.

@@ -3,20 +3,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/status.h"
 
 namespace baton::kvtransfer {
+namespace {
 
-ReceiveSession::ReceiveSession(std::vector<std::int32_t> blocks,
-                               const std::vector<int>& first_blocks, std::size_t block_bytes,
-                               Limits limits, absl::Time now)
+std::string Describe(const SourceBlock& at) {
+  return absl::StrFormat("rank %d, layer %d, block %d", at.rank, at.layer, at.block);
+}
+
+}  // namespace
+
+ReceiveSession::ReceiveSession(std::vector<std::int32_t> blocks, int num_tokens, Limits limits,
+                               absl::Time now)
     : blocks_(std::move(blocks)),
-      block_bytes_(block_bytes),
+      num_tokens_(num_tokens),
       limits_(limits),
-      claimed_(first_blocks, static_cast<int>(blocks_.size())),
-      landed_(first_blocks, static_cast<int>(blocks_.size())),
       oldest_(now + limits.max_age) {
   report_.first_byte = absl::InfinitePast();
   report_.completed = absl::InfinitePast();
@@ -33,17 +38,22 @@ absl::Status ReceiveSession::CheckSender(LinkId link) const {
 }
 
 absl::Status ReceiveSession::OnBegin(LinkId link, const BeginTransfer& begin,
+                                     std::shared_ptr<const TransferPlan> plan,
                                      std::string_view transport, absl::Time now) {
   if (state_ == State::kFailed) return failure_;
   if (state_ != State::kReserved) {
     return absl::FailedPreconditionError("transfer was begun before; a ticket serves once");
   }
-  if (begin.num_layers != landed_.num_layers() || begin.num_blocks != landed_.num_blocks()) {
+  const TransferShape shape = plan->ShapeOf(num_tokens_);
+  if (begin.num_layers != shape.num_layers() || begin.num_blocks != shape.num_blocks) {
     Fail(absl::InvalidArgumentError(absl::StrFormat(
         "transfer does not fit its reservation: %d layers of %d blocks sent, %d of %d reserved",
-        begin.num_layers, begin.num_blocks, landed_.num_layers(), landed_.num_blocks())));
+        begin.num_layers, begin.num_blocks, shape.num_layers(), shape.num_blocks)));
     return failure_;
   }
+  plan_ = std::move(plan);
+  claimed_.emplace(shape);
+  landed_.emplace(shape);
   state_ = State::kReceiving;
   link_ = link;
   report_.transport = std::string(transport);
@@ -57,47 +67,47 @@ absl::Status ReceiveSession::OnRenew(LinkId link, absl::Time now) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::int32_t> ReceiveSession::StartCopy(LinkId link, int layer, int block,
-                                                       absl::Time now) {
+absl::Status ReceiveSession::StartCopy(LinkId link, const SourceBlock& at, absl::Time now,
+                                       std::vector<BlockCopy>* copies) {
   BATON_RETURN_IF_ERROR(CheckSender(link));
-  if (!claimed_.Contains(layer, block)) {
-    return absl::OutOfRangeError(
-        absl::StrFormat("block not expected: layer %d, block %d", layer, block));
+  if (!claimed_->Contains(at)) {
+    return absl::OutOfRangeError(absl::StrCat("block not expected: ", Describe(at)));
   }
-  if (!claimed_.Mark(layer, block)) {
-    return absl::AlreadyExistsError(
-        absl::StrFormat("block came twice: layer %d, block %d", layer, block));
+  if (!claimed_->Mark(at)) {
+    return absl::AlreadyExistsError(absl::StrCat("block came twice: ", Describe(at)));
   }
   ++num_copying_;
   Renew(now);
   if (report_.first_byte == absl::InfinitePast()) report_.first_byte = now;
-  return blocks_[block];
+  const std::size_t first = copies->size();
+  plan_->AppendCopies(at.rank, at.layer, at.block, num_tokens_, copies);
+  for (std::size_t i = first; i < copies->size(); ++i) {
+    BlockCopy& copy = (*copies)[i];
+    copy.destination_block = blocks_[copy.destination_block];
+    BATON_CHECK(copy.destination_block >= 0, "a block without a destination was expected");
+  }
+  return absl::OkStatus();
 }
 
-void ReceiveSession::FinishCopy(int layer, int block, bool intact) {
+void ReceiveSession::FinishCopy(const SourceBlock& at, const absl::Status& status) {
   BATON_CHECK(num_copying_ > 0, "a copy was finished that was not started");
   --num_copying_;
   if (state_ != State::kReceiving) return;
-  if (!intact) {
-    Fail(absl::DataLossError(
-        absl::StrFormat("block damaged on the way: layer %d, block %d", layer, block)));
+  if (!status.ok()) {
+    Fail(Annotate(status, Describe(at)));
     return;
   }
-  landed_.Mark(layer, block);
-  report_.bytes += static_cast<std::int64_t>(block_bytes_);
+  landed_->Mark(at);
+  report_.bytes += static_cast<std::int64_t>(plan_->source_block_bytes(at.rank));
 }
 
 absl::Status ReceiveSession::OnFinish(LinkId link, const FinishTransfer& finish, absl::Time now) {
   BATON_RETURN_IF_ERROR(CheckSender(link));
-  if (finish.num_blocks != landed_.num_marked() || !landed_.complete()) {
-    std::string first = "none";
-    if (!landed_.complete()) {
-      const auto [layer, block] = landed_.FirstMissing();
-      first = absl::StrFormat("layer %d, block %d", layer, block);
-    }
+  if (finish.num_blocks != landed_->num_marked() || !landed_->complete()) {
+    const std::string first = landed_->complete() ? "none" : Describe(landed_->FirstMissing());
     Fail(absl::DataLossError(absl::StrFormat(
         "transfer finished with blocks missing: %d of %d landed, %d announced, first missing: %s",
-        landed_.num_marked(), landed_.num_pairs(), finish.num_blocks, first)));
+        landed_->num_marked(), landed_->num_expected(), finish.num_blocks, first)));
     return failure_;
   }
   record_ = finish.record;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "kvtransfer/block_ledger.h"
 #include "kvtransfer/messages.h"
+#include "kvtransfer/plan.h"
 #include "kvtransfer/send_table.h"
 #include "kvtransfer/transfer.h"
 
@@ -20,7 +22,7 @@ namespace baton::kvtransfer {
 //
 //   kReserved   no sender yet; OnBegin -> kReceiving, bound to that link
 //   kReceiving  blocks arrive in any order, each at most once
-//   kCompleted  every (layer, block) pair expected landed and the record came
+//   kCompleted  every block that the plan expects landed and the record came
 //   kFailed     abort, lost link, expiry, damage or release; nothing more is taken
 //
 // A block is written between StartCopy and FinishCopy, by whoever called them. The outcome is
@@ -35,13 +37,14 @@ class ReceiveSession {
     absl::Duration max_age;  // of the reservation, however often it is renewed
   };
 
-  // Expects blocks [first_blocks[l], blocks.size()) of each layer l, and refuses all others.
-  ReceiveSession(std::vector<std::int32_t> blocks, const std::vector<int>& first_blocks,
-                 std::size_t block_bytes, Limits limits, absl::Time now);
+  // `blocks` is the ticket's table: where prompt blocks of our own block size go.
+  ReceiveSession(std::vector<std::int32_t> blocks, int num_tokens, Limits limits, absl::Time now);
 
   // From link `link`; the status is why the frame was refused and is for the sender. Frames of a
-  // link that the session is not bound to change nothing.
-  absl::Status OnBegin(LinkId link, const BeginTransfer& begin, std::string_view transport,
+  // link that the session is not bound to change nothing. `plan` is that between the two ends of
+  // the link: from Begin on exactly the blocks of its shape are expected, all others refused.
+  absl::Status OnBegin(LinkId link, const BeginTransfer& begin,
+                       std::shared_ptr<const TransferPlan> plan, std::string_view transport,
                        absl::Time now);
   absl::Status OnRenew(LinkId link, absl::Time now);
   absl::Status OnFinish(LinkId link, const FinishTransfer& finish, absl::Time now);
@@ -50,11 +53,14 @@ class ReceiveSession {
   void OnTick(absl::Time now);
   void Fail(absl::Status why);
 
-  // Claims one pair for writing and returns the destination block. Refused when the session is not
-  // receiving from this link, the pair does not exist, or was claimed before.
-  absl::StatusOr<std::int32_t> StartCopy(LinkId link, int layer, int block, absl::Time now);
-  // Ends a copy that StartCopy granted. Not `intact`: the bytes are wrong, the transfer fails.
-  void FinishCopy(int layer, int block, bool intact);
+  // Claims one source block for writing and appends where its bytes go, with destination_block in
+  // our pool. Refused when the session is not receiving from this link, the block is not expected,
+  // or was claimed before.
+  absl::Status StartCopy(LinkId link, const SourceBlock& at, absl::Time now,
+                         std::vector<BlockCopy>* copies);
+  // Ends a copy that StartCopy granted. Not OK: the bytes are not there or wrong, the transfer
+  // fails.
+  void FinishCopy(const SourceBlock& at, const absl::Status& status);
 
   State state() const { return state_; }
   bool over() const { return state_ == State::kCompleted || state_ == State::kFailed; }
@@ -71,12 +77,13 @@ class ReceiveSession {
   void Renew(absl::Time now) { lease_until_ = now + limits_.lease; }
 
   const std::vector<std::int32_t> blocks_;
-  const std::size_t block_bytes_;
+  const int num_tokens_;
   const Limits limits_;
   State state_ = State::kReserved;
   std::optional<LinkId> link_;
-  BlockLedger claimed_;
-  BlockLedger landed_;
+  std::shared_ptr<const TransferPlan> plan_;  // from Begin on, as the ledgers
+  std::optional<BlockLedger> claimed_;
+  std::optional<BlockLedger> landed_;
   int num_copying_ = 0;
   std::optional<HandoffRecord> record_;
   absl::Status failure_;

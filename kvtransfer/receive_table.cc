@@ -9,6 +9,13 @@
 #include "kvtransfer/plan.h"
 
 namespace baton::kvtransfer {
+namespace {
+
+SourceBlock BlockAt(const DataHeader& header, int index) {
+  return {.rank = header.rank, .layer = header.layer, .block = header.first_block + index};
+}
+
+}  // namespace
 
 ReceiveTable::ReceiveTable(Options options) : options_(std::move(options)) {}
 
@@ -22,11 +29,10 @@ TransferTicket ReceiveTable::Reserve(std::vector<std::int32_t> blocks, int num_t
                         .address = {},
                         .num_tokens = num_tokens,
                         .blocks = blocks,
-                        .fingerprint = options_.fingerprint};
+                        .fingerprint = options_.fingerprint,
+                        .cut = options_.cut};
   sessions_.emplace(
-      id, Entry{.session = ReceiveSession(std::move(blocks),
-                                          FirstMovedBlocks(options_.fingerprint, num_tokens),
-                                          options_.block_bytes, options_.limits, now)});
+      id, Entry{.session = ReceiveSession(std::move(blocks), num_tokens, options_.limits, now)});
   return ticket;
 }
 
@@ -57,18 +63,20 @@ absl::Status ReceiveTable::CheckHello(const Hello& hello) const {
         hello.expected_worker_id, hello.expected_incarnation, options_.worker_id,
         options_.incarnation));
   }
-  BATON_RETURN_IF_ERROR(CheckFingerprints(hello.worker_id, hello.fingerprint, options_.worker_id,
-                                          options_.fingerprint));
-  if (hello.block_bytes != options_.block_bytes) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("KV block sizes differ: %d bytes at %s, %d at %s", hello.block_bytes,
-                        hello.worker_id, options_.block_bytes, options_.worker_id));
-  }
-  return absl::OkStatus();
+  return CheckSides({hello.worker_id, hello.fingerprint, hello.cut},
+                    {options_.worker_id, options_.fingerprint, options_.cut});
 }
 
-void ReceiveTable::OnLinkUp(LinkId link, std::string_view peer_name, std::string_view transport) {
-  links_[link] = {.peer_name = std::string(peer_name), .transport = std::string(transport)};
+void ReceiveTable::OnLinkUp(LinkId link, const Hello& hello, std::string_view transport) {
+  links_[link] = {
+      .peer_name = hello.worker_id,
+      .transport = std::string(transport),
+      .plan = std::make_shared<const TransferPlan>(options_.fingerprint, hello.cut, options_.cut)};
+}
+
+std::shared_ptr<const TransferPlan> ReceiveTable::PlanOf(LinkId link) const {
+  const auto it = links_.find(link);
+  return it == links_.end() ? nullptr : it->second.plan;
 }
 
 void ReceiveTable::OnLinkDown(LinkId link, const absl::Status& why) {
@@ -90,7 +98,7 @@ absl::Status ReceiveTable::Apply(LinkId link, const Link& from, Entry& entry,
                                  const Message& message, absl::Time now) {
   ReceiveSession& session = entry.session;
   if (const auto* begin = std::get_if<BeginTransfer>(&message.body)) {
-    return session.OnBegin(link, *begin, from.transport, now);
+    return session.OnBegin(link, *begin, from.plan, from.transport, now);
   }
   if (const auto* finish = std::get_if<FinishTransfer>(&message.body)) {
     BATON_RETURN_IF_ERROR(session.OnFinish(link, *finish, now));
@@ -147,23 +155,23 @@ void ReceiveTable::OnTick(absl::Time now) {
   for (const std::uint64_t id : ids) Settle(id);
 }
 
-absl::StatusOr<std::int32_t> ReceiveTable::StartCopy(LinkId link, const DataHeader& header,
-                                                     int index, absl::Time now) {
+absl::Status ReceiveTable::StartCopy(LinkId link, const DataHeader& header, int index,
+                                     absl::Time now, std::vector<BlockCopy>* copies) {
   const auto it = header.incarnation == options_.incarnation ? sessions_.find(header.transfer_id)
                                                              : sessions_.end();
   if (it == sessions_.end() || it->second.released || !links_.contains(link)) {
     ++num_refused_blocks_;
     return absl::FailedPreconditionError("no such reservation");
   }
-  auto block = it->second.session.StartCopy(link, header.layer, header.first_block + index, now);
-  if (!block.ok()) ++num_refused_blocks_;
-  return block;
+  const absl::Status status =
+      it->second.session.StartCopy(link, BlockAt(header, index), now, copies);
+  if (!status.ok()) ++num_refused_blocks_;
+  return status;
 }
 
-void ReceiveTable::FinishCopy(const DataHeader& header, int index, bool intact) {
+void ReceiveTable::FinishCopy(const DataHeader& header, int index, const absl::Status& status) {
   // The entry exists: it is kept while a copy is under way.
-  sessions_.at(header.transfer_id)
-      .session.FinishCopy(header.layer, header.first_block + index, intact);
+  sessions_.at(header.transfer_id).session.FinishCopy(BlockAt(header, index), status);
   Settle(header.transfer_id);
 }
 

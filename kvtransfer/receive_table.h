@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +32,7 @@ class ReceiveTable {
     std::string worker_id;
     std::uint64_t incarnation = 0;
     ModelFingerprint fingerprint;
-    std::size_t block_bytes = 0;
+    KvCut cut;  // of our pool
     ReceiveSession::Limits limits;
   };
   struct Reply {
@@ -50,16 +51,19 @@ class ReceiveTable {
   // Decides on a new link: the answer to Hello, which the link must be closed after if it refuses.
   //   kFailedPrecondition  versions, incarnations or fingerprints do not fit; names both sides
   absl::Status CheckHello(const Hello& hello) const;
-  void OnLinkUp(LinkId link, std::string_view peer_name, std::string_view transport);
+  // `hello` is what CheckHello found OK.
+  void OnLinkUp(LinkId link, const Hello& hello, std::string_view transport);
   void OnLinkDown(LinkId link, const absl::Status& why);
   void OnMessage(LinkId link, const Message& message, absl::Time now);
   void OnTick(absl::Time now);
 
-  // Grants the writing of prompt block `header.first_block + index`: the destination block in the
-  // pool. A refused block must be skipped. Every grant is answered by FinishCopy.
-  absl::StatusOr<std::int32_t> StartCopy(LinkId link, const DataHeader& header, int index,
-                                         absl::Time now);
-  void FinishCopy(const DataHeader& header, int index, bool intact);
+  // How blocks are re-sliced that come over a link; null when it is not up.
+  std::shared_ptr<const TransferPlan> PlanOf(LinkId link) const;
+  // Grants the writing of source block `header.first_block + index` and appends where its bytes go
+  // in our pool. A refused block must be skipped. Every grant is answered by FinishCopy.
+  absl::Status StartCopy(LinkId link, const DataHeader& header, int index, absl::Time now,
+                         std::vector<BlockCopy>* copies);
+  void FinishCopy(const DataHeader& header, int index, const absl::Status& status);
 
   std::vector<Reply> TakeReplies() { return std::exchange(replies_, {}); }
   // Outcomes of reservations that nobody writes to any more; each is given once and forgotten.
@@ -73,6 +77,7 @@ class ReceiveTable {
   struct Link {
     std::string peer_name;
     std::string transport;
+    std::shared_ptr<const TransferPlan> plan;
   };
   struct Entry {
     ReceiveSession session;

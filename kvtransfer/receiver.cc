@@ -5,6 +5,8 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "kvtransfer/grpc_stream.h"
+#include "kvtransfer/plan.h"
+#include "kvtransfer/pool_access.h"
 #include "kvtransfer/receive_hub.h"
 #include "kvtransfer/receive_link.h"
 
@@ -16,17 +18,19 @@ class Receiver final : public TransferReceiver {
   Receiver(const Options& options, Callbacks callbacks, const Clock& clock)
       : link_options_{.worker_id = options.worker_id,
                       .incarnation = options.incarnation,
+                      .cut = options.memory.cut(),
                       .allow_shared_memory = options.allow_shared_memory},
         fingerprint_(options.fingerprint),
         num_blocks_(options.memory.num_blocks),
+        access_(options.access != nullptr ? options.access : NewHostPoolAccess(options.memory)),
         hub_(std::make_shared<ReceiveHub>(
             ReceiveHub::Options{
                 .table = {.worker_id = options.worker_id,
                           .incarnation = options.incarnation,
                           .fingerprint = options.fingerprint,
-                          .block_bytes = options.memory.block_bytes,
+                          .cut = options.memory.cut(),
                           .limits = {.lease = options.lease, .max_age = options.max_age}},
-                .memory = options.memory,
+                .writer = access_->NewWriter(),
                 .metrics = options.metrics},
             std::move(callbacks), clock)) {}
 
@@ -36,19 +40,22 @@ class Receiver final : public TransferReceiver {
   absl::Status Listen(const Options& options) {
     constexpr std::size_t kFrameBytes = std::size_t{1} << 20;
     constexpr std::size_t kHeadBytes = std::size_t{64} << 10;  // as the sender's
+    // Senders may hold more heads in a rank than we do, and more tokens in a block.
+    const std::size_t largest_block =
+        BlockBytes(options.fingerprint, {.block_size = kMaxKvBlockSize}, /*rank=*/0);
     BATON_ASSIGN_OR_RETURN(
-        server_,
-        GrpcStreamServer::Start(
-            options.listen_address, std::max(kFrameBytes, options.memory.block_bytes) + kHeadBytes,
-            [this](std::shared_ptr<ReplyStream> stream) {
-              return std::make_unique<ReceiveLink>(link_options_, hub_, std::move(stream));
-            }));
+        server_, GrpcStreamServer::Start(
+                     options.listen_address, std::max(kFrameBytes, largest_block) + kHeadBytes,
+                     [this](std::shared_ptr<ReplyStream> stream) {
+                       return std::make_unique<ReceiveLink>(link_options_, hub_, std::move(stream));
+                     }));
     address_ = absl::StrCat(options.advertise_host, ":", server_->port());
     return absl::OkStatus();
   }
 
   TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) override {
-    const auto first = static_cast<std::size_t>(fingerprint_.FirstVisibleBlock(num_tokens));
+    const auto first = static_cast<std::size_t>(fingerprint_.FirstVisibleToken(num_tokens) /
+                                                link_options_.cut.block_size);
     for (std::size_t i = first; i < blocks.size(); ++i) {
       BATON_CHECK(blocks[i] >= 0 && blocks[i] < num_blocks_,
                   "a block outside the pool was reserved");
@@ -64,6 +71,7 @@ class Receiver final : public TransferReceiver {
   const ReceiveLink::Options link_options_;
   const ModelFingerprint fingerprint_;
   const int num_blocks_;
+  const std::shared_ptr<PoolAccess> access_;
   const std::shared_ptr<ReceiveHub> hub_;
   std::unique_ptr<GrpcStreamServer> server_;
   std::string address_;
@@ -74,10 +82,8 @@ class Receiver final : public TransferReceiver {
 absl::StatusOr<std::unique_ptr<TransferReceiver>> TransferReceiver::Start(Options options,
                                                                           Callbacks callbacks,
                                                                           const Clock& clock) {
-  BATON_CHECK(
-      options.memory.block_bytes > 0 &&
-          options.memory.layers.size() == static_cast<std::size_t>(options.fingerprint.num_layers),
-      "the KV pool does not have the fingerprint's layers");
+  BATON_CHECK(options.memory.Fits(options.fingerprint),
+              "the KV pools do not have the fingerprint's layers and heads");
   auto receiver = std::make_unique<Receiver>(options, std::move(callbacks), clock);
   BATON_RETURN_IF_ERROR(receiver->Listen(options));
   return std::unique_ptr<TransferReceiver>(std::move(receiver));

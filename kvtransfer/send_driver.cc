@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.h"
 #include "common/log.h"
 #include "kvtransfer/metrics.h"
 
@@ -14,6 +15,9 @@ namespace {
 constexpr absl::Duration kLook = absl::Milliseconds(50);
 // Frames for one link before the others get their turn.
 constexpr int kFramesPerTurn = 4;
+
+// Far beyond what breaking a link takes.
+constexpr absl::Duration kCloseLimit = absl::Seconds(60);
 
 std::string ToString(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
@@ -216,9 +220,8 @@ bool SendDriver::PumpLink(LinkId id) {
       table_.Accepted(*outgoing, offered);
       const auto* put = std::get_if<OutgoingPut>(&outgoing->frame);
       if (put != nullptr && options_.metrics != nullptr) {
-        for (const Copy& copy : put->copies) {
-          options_.metrics->bytes.Add(static_cast<double>(copy.bytes));
-        }
+        options_.metrics->bytes.Add(static_cast<double>(
+            put->blocks.size() * put->plan->source_block_bytes(put->header.rank)));
       }
       continue;
     }
@@ -265,7 +268,9 @@ void SendDriver::CloseAll() {
   transports.clear();
   absl::MutexLock lock(&mutex_);
   const auto all_down = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return links_.empty(); };
-  mutex_.Await(absl::Condition(&all_down));
+  // They still call us; going on without them would let them call into freed memory.
+  BATON_CHECK(mutex_.AwaitWithTimeout(absl::Condition(&all_down), kCloseLimit),
+              "a KV link that was broken does not come down");
 }
 
 }  // namespace baton::kvtransfer

@@ -8,16 +8,26 @@
 
 namespace baton::kvtransfer {
 
+namespace {
+
+// The owner's puts hold for every rank.
+TransferShape ForAllRanks(TransferShape shape) {
+  shape.sends = {true};
+  return shape;
+}
+
+}  // namespace
+
 SendSession::SendSession(TransferTicket ticket, std::vector<std::int32_t> source_blocks,
-                         BlockLayout layout, Limits limits)
+                         std::shared_ptr<const TransferPlan> plan, Limits limits)
     : ticket_(std::move(ticket)),
       source_blocks_(std::move(source_blocks)),
-      layout_(layout),
+      plan_(std::move(plan)),
       limits_(limits),
-      put_(FirstMovedBlocks(ticket_.fingerprint, ticket_.num_tokens),
-           static_cast<int>(ticket_.blocks.size())) {
-  report_.layers.resize(layout.num_layers);
-  for (int layer = 0; layer < layout.num_layers; ++layer) {
+      shape_(plan_->ShapeOf(ticket_.num_tokens)),
+      put_(ForAllRanks(shape_)) {
+  report_.layers.resize(shape_.num_layers());
+  for (int layer = 0; layer < shape_.num_layers(); ++layer) {
     report_.layers[layer] = {
         .layer = layer, .ready = absl::InfinitePast(), .sent = absl::InfinitePast()};
   }
@@ -28,17 +38,17 @@ SendSession::SendSession(TransferTicket ticket, std::vector<std::int32_t> source
 
 absl::Status SendSession::CheckTables(const TransferTicket& ticket,
                                       const std::vector<std::int32_t>& source_blocks,
-                                      const BlockLayout& layout, int num_source_blocks) {
-  if (ticket.blocks.empty() || ticket.blocks.size() != source_blocks.size()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "block tables do not fit: %d source blocks, %d blocks in the ticket, at least 1 needed",
-        source_blocks.size(), ticket.blocks.size()));
-  }
-  const std::size_t needed = (ticket.num_tokens + layout.block_size - 1) / layout.block_size;
-  if (ticket.num_tokens <= 0 || needed != ticket.blocks.size()) {
+                                      const KvCut& source, int num_source_blocks) {
+  if (ticket.num_tokens <= 0 ||
+      static_cast<std::size_t>(ticket.cut.BlocksFor(ticket.num_tokens)) != ticket.blocks.size()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("ticket does not fit: %d tokens in %d blocks of %d tokens",
-                        ticket.num_tokens, ticket.blocks.size(), layout.block_size));
+                        ticket.num_tokens, ticket.blocks.size(), ticket.cut.block_size));
+  }
+  if (static_cast<std::size_t>(source.BlocksFor(ticket.num_tokens)) != source_blocks.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "source blocks do not fit the ticket: %d blocks of %d tokens, the ticket is for %d tokens",
+        source_blocks.size(), source.block_size, ticket.num_tokens));
   }
   for (const std::int32_t block : source_blocks) {
     if (block < 0 || block >= num_source_blocks) {
@@ -63,14 +73,18 @@ void SendSession::Put(int layer, int first_block, int last_block, absl::Time now
   first_block = std::max(first_block, put_.first_block(layer));
   if (first_block >= last_block) return;
   for (int block = first_block; block < last_block; ++block) {
-    if (!put_.Mark(layer, block)) {
+    if (!put_.Mark({.rank = 0, .layer = layer, .block = block})) {
       Fail(absl::InternalError(
                absl::StrFormat("block put twice: layer %d, prompt block %d", layer, block)),
            now);
       return;
     }
   }
-  pending_.push_back({.layer = layer, .first_block = first_block, .last_block = last_block});
+  for (int rank = 0; rank < static_cast<int>(shape_.sends.size()); ++rank) {
+    if (!shape_.sends[rank]) continue;
+    pending_.push_back(
+        {.rank = rank, .layer = layer, .first_block = first_block, .last_block = last_block});
+  }
 }
 
 void SendSession::Complete(HandoffRecord record, absl::Time now) {
@@ -82,8 +96,8 @@ void SendSession::Complete(HandoffRecord record, absl::Time now) {
             : absl::StrFormat(
                   "completed with blocks missing: %d of %d were put, first missing is "
                   "layer %d, prompt block %d",
-                  put_.num_marked(), put_.num_pairs(), put_.FirstMissing().first,
-                  put_.FirstMissing().second);
+                  put_.num_marked(), put_.num_expected(), put_.FirstMissing().layer,
+                  put_.FirstMissing().block);
     Fail(absl::InternalError(what), now);
     return;
   }
@@ -160,6 +174,11 @@ bool SendSession::RenewalDue(absl::Time now) const {
   return begun_ && !finish_handed_out_ && !renewal_sent_.has_value() && now >= renew_at_;
 }
 
+int SendSession::MaxBlocks(int rank) const {
+  const std::size_t fitting = limits_.max_put_bytes / plan_->source_block_bytes(rank);
+  return static_cast<int>(std::clamp<std::size_t>(fitting, 1, kMaxBlocksPerFrame));
+}
+
 std::optional<SendSession::Item> SendSession::Next(absl::Time now) {
   if (state_ != State::kSending) return std::nullopt;
   if (!begun_) {
@@ -173,7 +192,7 @@ std::optional<SendSession::Item> SendSession::Next(absl::Time now) {
   if (!pending_.empty()) {
     PutRange& front = pending_.front();
     PutRange range = front;
-    range.last_block = std::min(front.last_block, range.first_block + limits_.max_blocks_per_frame);
+    range.last_block = std::min(front.last_block, range.first_block + MaxBlocks(range.rank));
     front.first_block = range.last_block;
     if (front.first_block == front.last_block) pending_.pop_front();
     ++num_reading_;
@@ -182,7 +201,8 @@ std::optional<SendSession::Item> SendSession::Next(absl::Time now) {
   if (record_.has_value() && !finish_handed_out_) {
     finish_handed_out_ = true;
     state_ = State::kFinishing;
-    return FinishTransfer{.num_blocks = put_.num_marked(), .record = *record_};
+    return FinishTransfer{.num_blocks = put_.num_marked() * shape_.num_senders(),
+                          .record = *record_};
   }
   return std::nullopt;
 }
@@ -192,7 +212,7 @@ void SendSession::OnAccepted(const PutRange& range, absl::Time offered) {
   if (report_.first_byte == absl::InfinitePast()) report_.first_byte = offered;
   if (mark.sent == absl::InfinitePast()) mark.sent = offered;
   report_.bytes += static_cast<std::int64_t>(range.last_block - range.first_block) *
-                   static_cast<std::int64_t>(layout_.block_bytes);
+                   static_cast<std::int64_t>(plan_->source_block_bytes(range.rank));
 }
 
 void SendSession::TakeBack(const PutRange& range, absl::Time now) {
@@ -229,14 +249,8 @@ absl::Time SendSession::NextDeadline() const {
   return absl::InfiniteFuture();
 }
 
-std::vector<Copy> SendSession::CopiesOf(const PutRange& range) const {
-  const TransferTables tables{.source = layout_,
-                              .destination = LayoutOf(ticket_.fingerprint, layout_.block_bytes),
-                              .source_blocks = source_blocks_,
-                              .destination_blocks = ticket_.blocks};
-  auto copies = PlanCopies(tables, range.layer, range.first_block, range.last_block);
-  BATON_CHECK(copies.ok(), "a checked range cannot be planned");
-  return *std::move(copies);
+std::vector<std::int32_t> SendSession::BlocksOf(const PutRange& range) const {
+  return {source_blocks_.begin() + range.first_block, source_blocks_.begin() + range.last_block};
 }
 
 }  // namespace baton::kvtransfer

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -16,8 +17,9 @@
 
 namespace baton::kvtransfer {
 
-// Blocks of one layer to hand to the transport, at most a frame's worth.
+// Blocks of one layer of one rank to hand to the transport, at most a frame's worth.
 struct PutRange {
+  int rank = 0;
   int layer = 0;
   int first_block = 0;
   int last_block = 0;
@@ -32,27 +34,28 @@ struct PutRange {
 //   kClosed          outcome() may be told to the owner
 //
 // Any failure in the first three states leads to kClosing with that status; later ones are ignored,
-// so there is one outcome. Finish is never handed out before every (layer, block) pair was. Pairs
-// that no row after the prompt sees (FirstMovedBlocks) are put like the others and dropped.
+// so there is one outcome. Finish is never handed out before every block of the transfer's shape
+// was. The owner puts a layer's blocks once for all ranks; those that no row after the prompt sees
+// are put like the others and dropped.
 // Not thread-safe.
 class SendSession {
  public:
   enum class State { kWaitingForLink, kSending, kFinishing, kClosing, kClosed };
   struct Limits {
-    absl::Duration ack_timeout;    // from Complete to Acknowledged
-    absl::Duration release_grace;  // from the outcome until the link has to be broken
-    int max_blocks_per_frame = 1;
+    absl::Duration ack_timeout;     // from Complete to Acknowledged
+    absl::Duration release_grace;   // from the outcome until the link has to be broken
+    std::size_t max_put_bytes = 1;  // a frame has as many blocks as fit, at least one
   };
   // What to hand to the transport next. A range must be answered by OnReleased or TakeBack.
   using Item = std::variant<BeginTransfer, PutRange, RenewLease, FinishTransfer>;
 
   // Requires CheckTables() to be OK.
-  SendSession(TransferTicket ticket, std::vector<std::int32_t> source_blocks, BlockLayout layout,
-              Limits limits);
+  SendSession(TransferTicket ticket, std::vector<std::int32_t> source_blocks,
+              std::shared_ptr<const TransferPlan> plan, Limits limits);
   // kInvalidArgument when the tables and the ticket do not fit together.
   static absl::Status CheckTables(const TransferTicket& ticket,
                                   const std::vector<std::int32_t>& source_blocks,
-                                  const BlockLayout& layout, int num_source_blocks);
+                                  const KvCut& source, int num_source_blocks);
 
   // From the owner. A range out of bounds or put twice, or a Complete before every pair was put,
   // fails the transfer with kInternal: the owner's bookkeeping is wrong. Ignored once closing.
@@ -88,24 +91,27 @@ class SendSession {
   const SendReport& report() const { return report_; }
   const TransferTicket& ticket() const { return ticket_; }
   int num_reading() const { return num_reading_; }
-  // The copies of a range, by the plan. Requires a range from Next().
-  std::vector<Copy> CopiesOf(const PutRange& range) const;
+  const std::shared_ptr<const TransferPlan>& plan() const { return plan_; }
+  // Where the blocks of a range lie in the pool. Requires a range from Next().
+  std::vector<std::int32_t> BlocksOf(const PutRange& range) const;
 
  private:
   void Close(absl::Status outcome, absl::Time now);
   void CloseIfSilent();
   bool RenewalDue(absl::Time now) const;
+  int MaxBlocks(int rank) const;  // of a frame
 
   const TransferTicket ticket_;
   const std::vector<std::int32_t> source_blocks_;
-  const BlockLayout layout_;
+  const std::shared_ptr<const TransferPlan> plan_;
   const Limits limits_;
 
   State state_ = State::kWaitingForLink;
   absl::Status outcome_;
   SendReport report_;
-  BlockLedger put_;
-  std::deque<PutRange> pending_;  // put, not yet handed out; bounded by the ledger
+  const TransferShape shape_;
+  BlockLedger put_;               // by the owner, for all ranks at once
+  std::deque<PutRange> pending_;  // put, not yet handed out; bounded by the shape
   std::optional<HandoffRecord> record_;
   bool begun_ = false;
   bool finish_handed_out_ = false;

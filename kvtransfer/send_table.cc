@@ -18,19 +18,17 @@ std::string PeerName(const PeerAddress& peer) {
 }  // namespace
 
 SendTable::SendTable(Options options) : options_(std::move(options)) {
-  const std::size_t per_frame =
-      std::max<std::size_t>(1, options_.max_frame_bytes / options_.layout.block_bytes);
   limits_ = {.ack_timeout = options_.ack_timeout,
              .release_grace = options_.release_grace,
-             .max_blocks_per_frame = static_cast<int>(std::min<std::size_t>(per_frame, 1 << 16))};
+             .max_put_bytes = options_.max_frame_bytes};
 }
 
 absl::Status SendTable::CheckTicket(const TransferTicket& ticket,
                                     const std::vector<std::int32_t>& source_blocks) const {
-  BATON_RETURN_IF_ERROR(CheckFingerprints("the prefill worker", options_.fingerprint,
-                                          absl::StrCat("decode worker ", ticket.worker_id),
-                                          ticket.fingerprint));
-  return SendSession::CheckTables(ticket, source_blocks, options_.layout, options_.num_blocks);
+  const std::string receiver = absl::StrCat("decode worker ", ticket.worker_id);
+  BATON_RETURN_IF_ERROR(CheckSides({"the prefill worker", options_.fingerprint, options_.cut},
+                                   {receiver, ticket.fingerprint, ticket.cut}));
+  return SendSession::CheckTables(ticket, source_blocks, options_.cut, options_.num_blocks);
 }
 
 LinkId SendTable::FindOrOpenLink(const TransferTicket& ticket, absl::Time now) {
@@ -63,7 +61,10 @@ std::uint64_t SendTable::Begin(const TransferTicket& ticket,
   Link& link = links_.at(link_id);
   const auto it = transfers_.emplace_hint(
       transfers_.end(), key,
-      Transfer{.session = SendSession(ticket, std::move(source_blocks), options_.layout, limits_),
+      Transfer{.session = SendSession(ticket, std::move(source_blocks),
+                                      std::make_shared<const TransferPlan>(
+                                          options_.fingerprint, options_.cut, ticket.cut),
+                                      limits_),
                .link = link_id});
   link.turns.push_back(key);
   if (link.up) it->second.session.OnLinkUp(link.transport, now);
@@ -213,11 +214,14 @@ std::optional<Outgoing> SendTable::NextOf(std::uint64_t key, Transfer& transfer,
     OutgoingPut put{.put_id = next_put_++,
                     .header = {.transfer_id = ticket.transfer_id,
                                .incarnation = ticket.incarnation,
+                               .rank = static_cast<std::uint16_t>(range->rank),
                                .layer = range->layer,
                                .first_block = range->first_block,
                                .num_blocks = range->last_block - range->first_block,
                                .checksummed = options_.checksum},
-                    .copies = transfer.session.CopiesOf(*range)};
+                    .blocks = transfer.session.BlocksOf(*range),
+                    .plan = transfer.session.plan(),
+                    .num_tokens = ticket.num_tokens};
     puts_.emplace(put.put_id, key);
     outgoing.frame = std::move(put);
     return outgoing;

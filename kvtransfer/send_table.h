@@ -33,7 +33,10 @@ struct OutgoingMessage {
 struct OutgoingPut {
   std::uint64_t put_id = 0;
   DataHeader header;
-  std::vector<Copy> copies;
+  std::vector<std::int32_t> blocks;  // [num_blocks], in the pool of header.rank
+  // What the receiver makes of them; for transports that take blocks apart before they leave.
+  std::shared_ptr<const TransferPlan> plan;
+  int num_tokens = 0;  // of the transfer
 };
 struct Outgoing {
   std::uint64_t key = 0;  // of the transfer; 0 for an abort whose transfer may be gone
@@ -69,8 +72,8 @@ class SendTable {
  public:
   struct Options {
     ModelFingerprint fingerprint;
-    BlockLayout layout;
-    int num_blocks = 0;  // of the source pool
+    KvCut cut;           // of the source pool
+    int num_blocks = 0;  // of each of its ranks
     absl::Duration connect_timeout = absl::Seconds(5);
     absl::Duration ack_timeout = absl::Seconds(10);
     absl::Duration release_grace = absl::Milliseconds(500);

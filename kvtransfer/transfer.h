@@ -19,14 +19,31 @@
 // session state machines and transports stand behind them.
 namespace baton::kvtransfer {
 
+class PoolAccess;        // pool_access.h
 struct TransferMetrics;  // metrics.h
 
-// A pool's memory as this library sees it: layers[l] + block * block_bytes is one block of layer l.
-// The memory must outlive whoever holds the view.
+// The pools of a worker group as this library sees them: one per tensor-parallel rank, where a
+// block id names the same place. The memory must outlive whoever holds the view.
 struct KvMemory {
-  std::vector<std::byte*> layers;
-  std::size_t block_bytes = 0;
-  int num_blocks = 0;
+  static constexpr int kHost = -1;
+  struct Rank {
+    // layers[l] + block * block_bytes is one block of layer l: [K or V][kv_head][token][head_dim]
+    // of the heads that KvHeadsOfRank gives this rank.
+    std::vector<std::byte*> layers;
+    std::size_t block_bytes = 0;
+    int device = kHost;  // index of the CUDA device that the memory is on, or kHost
+  };
+  std::vector<Rank> ranks;
+  int block_size = 0;  // tokens
+  int num_blocks = 0;  // of each rank
+
+  // Whether it has the layers and blocks that this model cut this way has.
+  bool Fits(const ModelFingerprint& fingerprint) const;
+
+  KvCut cut() const {
+    return {.block_size = block_size,
+            .tensor_parallel_size = static_cast<std::int32_t>(ranks.size())};
+  }
 };
 
 // The end-of-transfer record: what the decode worker needs besides the blocks.
@@ -58,7 +75,9 @@ class TransferSender {
     std::string worker_id;
     std::uint64_t incarnation = 0;
     ModelFingerprint fingerprint;
-    KvMemory memory;
+    KvMemory memory;  // Fits the fingerprint
+    // How to get at the memory; null: it is host memory. See pool_access.h.
+    std::shared_ptr<PoolAccess> access;
     std::string transport = "auto";  // "auto" (shm on the same host, else grpc), "shm", "grpc"
     absl::Duration connect_timeout = absl::Seconds(5);
     absl::Duration ack_timeout = absl::Seconds(10);  // from Complete to the acknowledgement
@@ -77,13 +96,15 @@ class TransferSender {
   // Call it as soon as the ticket is at hand, even if the prompt still queues: from here on the
   // lease is renewed, and until here it runs.
   // Starts the transfer of `ticket`, opening the link to its worker (handshake, fingerprint check)
-  // on a library thread when there is none. `source_blocks[i]` is where prompt block i lies in our
-  // pool. Renews the lease until the transfer ends. Returns a key for the calls below; `done` may
-  // be called before the caller has it. A key whose transfer has ended is ignored by all calls.
+  // on a library thread when there is none. `source_blocks[i]` is where prompt block i, of our
+  // block size, lies in the pool of each rank. Renews the lease until the transfer ends. Returns a
+  // key for the calls below; `done` may be called before the caller has it. A key whose transfer
+  // has ended is ignored by all calls.
   virtual std::uint64_t Begin(const TransferTicket& ticket, std::vector<std::int32_t> source_blocks,
                               DoneCallback done) = 0;
-  // Layer `layer` of prompt blocks [first_block, last_block) is final in memory: send it now. Every
-  // block of every layer is put; those that nobody will see through the layer's window stay here.
+  // Layer `layer` of prompt blocks [first_block, last_block) is final in every rank's memory: send
+  // it now. Every block of every layer is put; those that nobody will see through the layer's
+  // window stay here.
   virtual void PutLayer(std::uint64_t key, int layer, int first_block, int last_block) = 0;
   // All layers were put; deliver the record after them.
   virtual void Complete(std::uint64_t key, HandoffRecord record) = 0;
@@ -106,7 +127,8 @@ class TransferReceiver {
     std::string worker_id;
     std::uint64_t incarnation = 0;
     ModelFingerprint fingerprint;
-    KvMemory memory;
+    KvMemory memory;                     // Fits the fingerprint
+    std::shared_ptr<PoolAccess> access;  // how to get at it; null: it is host memory
     std::string listen_address = "0.0.0.0:0";
     std::string advertise_host = "127.0.0.1";  // host that senders dial, with the port bound
     absl::Duration lease = absl::Seconds(10);
@@ -128,12 +150,12 @@ class TransferReceiver {
                                                                  const Clock& clock);
   virtual ~TransferReceiver() = default;
 
-  // Opens a reservation: `blocks[i]` receives prompt block i, in those layers where a row after the
-  // prompt sees it; -1 where that is so in none. The caller keeps owning the blocks and must not
-  // touch or free them until on_complete, on_failed or Release.
+  // Opens a reservation: `blocks[i]` receives prompt block i of our block size, in those layers
+  // where a row after the prompt sees it; -1 where that is so in none. The caller keeps owning the
+  // blocks and must not touch or free them until on_complete, on_failed or Release.
   virtual TransferTicket Reserve(std::vector<std::int32_t> blocks, int num_tokens) = 0;
   // Ends a reservation in any state: when it returns nothing writes to its blocks any more, late
-  // frames are refused, and no callback of it will run. Waits for at most one block's copy, or for
+  // frames are refused, and no callback of it will run. Waits for at most one frame's copy, or for
   // a callback of this transfer that is running now: hold no lock that the callbacks take. May be
   // called from a callback. Destroying the receiver releases all.
   virtual void Release(std::uint64_t transfer_id) = 0;

@@ -43,7 +43,7 @@ class Transport {
 class Connector {
  public:
   virtual ~Connector() = default;
-  // Makes the source pool known, before the first Connect. The memory must outlive the links.
+  // Makes the source pools known, before the first Connect. The memory must outlive the links.
   virtual absl::Status RegisterMemory(const KvMemory& memory) = 0;
   // Starts to open a link: on_up or on_down follows. Does not wait.
   virtual std::shared_ptr<Transport> Connect(const PeerAddress& peer, TransportEvents events) = 0;

@@ -18,7 +18,8 @@ struct PrefillLimits {
   int max_waiting = 256;         // requests whose computation has not begun
   int max_context = 0;           // prompt + output tokens
   int vocab_size = 0;
-  ModelFingerprint fingerprint;  // of this worker, block size included
+  ModelFingerprint fingerprint;  // of this worker
+  KvCut cut;                     // of this worker
 };
 
 enum class PrefillPhase : std::uint8_t {

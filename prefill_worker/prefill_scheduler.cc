@@ -127,8 +127,7 @@ void PrefillScheduler::Tick() {
 void PrefillScheduler::Admit() {
   while (!table_.waiting().empty()) {
     PrefillRequest& head = **table_.waiting().begin();
-    auto blocks =
-        parts_.allocator->Allocate(BlocksFor(head.num_tokens(), limits_.fingerprint.block_size));
+    auto blocks = parts_.allocator->Allocate(limits_.cut.BlocksFor(head.num_tokens()));
     if (!blocks.ok()) return;  // nobody overtakes the head: a long prompt would never fit
     AdmitOne(head, *std::move(blocks));
   }
@@ -177,7 +176,7 @@ std::span<const engine::SequenceStep> PrefillScheduler::PlanStep() {
 }
 
 PrefillScheduler::Chunk PrefillScheduler::MakeChunk(PrefillRequest& request, int budget) const {
-  const int block_size = limits_.fingerprint.block_size;
+  const int block_size = limits_.cut.block_size;
   Chunk chunk;
   chunk.request = &request;
   chunk.begin = request.num_computed;
@@ -185,7 +184,7 @@ PrefillScheduler::Chunk PrefillScheduler::MakeChunk(PrefillRequest& request, int
   // The block that `begin` lies in was not full after the chunk before; a partial block at `end`
   // goes with the chunk that fills it, or with the last one.
   chunk.first_block = chunk.begin / block_size;
-  chunk.last_block = chunk.last() ? BlocksFor(chunk.end, block_size) : chunk.end / block_size;
+  chunk.last_block = chunk.last() ? limits_.cut.BlocksFor(chunk.end) : chunk.end / block_size;
   return chunk;
 }
 

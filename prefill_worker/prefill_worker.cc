@@ -21,6 +21,7 @@ PrefillLimits MakeLimits(const worker::WorkerConfig& config, const worker::Engin
   limits.max_context = engine.max_context();
   limits.vocab_size = engine.vocab_size();
   limits.fingerprint = engine.fingerprint();
+  limits.cut = engine.cut();
   return limits;
 }
 

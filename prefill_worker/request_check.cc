@@ -11,9 +11,9 @@ namespace {
 
 std::string Describe(const ModelFingerprint& fingerprint) {
   return absl::StrFormat(
-      "%s/%s/%s layers=%d kv_heads=%d head_dim=%d block_size=%d windows=%s", fingerprint.model,
+      "%s/%s/%s layers=%d kv_heads=%d head_dim=%d windows=%s", fingerprint.model,
       fingerprint.compute, fingerprint.kv_dtype, fingerprint.num_layers, fingerprint.num_kv_heads,
-      fingerprint.head_dim, fingerprint.block_size,
+      fingerprint.head_dim,
       fingerprint.windows.empty() ? "none" : absl::StrJoin(fingerprint.windows, ","));
 }
 
@@ -26,7 +26,7 @@ absl::Status CheckPrompt(const PrefillLimits& limits, int num_blocks,
         absl::StrFormat("prompt too long: %d tokens leave no room for output in a context of %d",
                         num_tokens, limits.max_context));
   }
-  const int needed = BlocksFor(num_tokens, limits.fingerprint.block_size);
+  const int needed = limits.cut.BlocksFor(num_tokens);
   if (needed > num_blocks) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "prompt never fits: %d tokens need %d KV blocks, the prefill worker has %d; raise "
@@ -44,10 +44,6 @@ absl::Status CheckPrompt(const PrefillLimits& limits, int num_blocks,
 
 }  // namespace
 
-int BlocksFor(int num_tokens, int block_size) {
-  return static_cast<int>((std::int64_t{num_tokens} + block_size - 1) / block_size);
-}
-
 absl::Status CheckPrefill(const PrefillLimits& limits, int num_blocks,
                           const session::Prefill& prefill) {
   BATON_RETURN_IF_ERROR(CheckPrompt(limits, num_blocks, prefill.spec));
@@ -58,7 +54,13 @@ absl::Status CheckPrefill(const PrefillLimits& limits, int num_blocks,
         Describe(limits.fingerprint), ticket.worker_id, Describe(ticket.fingerprint)));
   }
   const int num_tokens = static_cast<int>(prefill.spec.prompt.size());
-  const int num_blocks_needed = BlocksFor(num_tokens, limits.fingerprint.block_size);
+  if (!CutsFit(limits.cut, ticket.cut)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "KV block sizes do not fit: %d tokens at the prefill worker, %d at decode worker %s; make "
+        "one a multiple of the other",
+        limits.cut.block_size, ticket.cut.block_size, ticket.worker_id));
+  }
+  const int num_blocks_needed = ticket.cut.BlocksFor(num_tokens);
   if (ticket.num_tokens != num_tokens ||
       static_cast<int>(ticket.blocks.size()) != num_blocks_needed) {
     return absl::InvalidArgumentError(absl::StrFormat(

@@ -124,6 +124,7 @@ struct WorkerMessageWriter {
     to->set_max_context(hello.max_context);
     to->set_max_sequences(hello.max_sequences);
     to->set_num_blocks(hello.num_blocks);
+    ToProto(hello.cut, to->mutable_cut());
   }
   void operator()(const Heartbeat& heartbeat) const {
     ToProto(heartbeat.load, out->mutable_heartbeat());
@@ -182,6 +183,7 @@ absl::StatusOr<WorkerMessage> Read(const v1::Hello& in) {
   Hello hello;
   BATON_RETURN_IF_ERROR(FromProto(in.role(), &hello.role));
   BATON_RETURN_IF_ERROR(FromProto(in.fingerprint(), &hello.fingerprint));
+  BATON_RETURN_IF_ERROR(FromProto(in.cut(), &hello.cut));
   hello.worker_id = in.worker_id();
   hello.incarnation = in.incarnation();
   hello.served_model = in.served_model();

@@ -52,7 +52,6 @@ void ToProto(const ModelFingerprint& fingerprint, v1::ModelFingerprint* out) {
   out->set_num_layers(fingerprint.num_layers);
   out->set_num_kv_heads(fingerprint.num_kv_heads);
   out->set_head_dim(fingerprint.head_dim);
-  out->set_block_size(fingerprint.block_size);
   out->mutable_windows()->Assign(fingerprint.windows.begin(), fingerprint.windows.end());
 }
 
@@ -61,7 +60,6 @@ absl::Status FromProto(const v1::ModelFingerprint& in, ModelFingerprint* out) {
   BATON_RETURN_IF_ERROR(CheckRange(in.num_layers(), 1, kMaxCount, "fingerprint.num_layers"));
   BATON_RETURN_IF_ERROR(CheckRange(in.num_kv_heads(), 1, kMaxCount, "fingerprint.num_kv_heads"));
   BATON_RETURN_IF_ERROR(CheckRange(in.head_dim(), 1, kMaxCount, "fingerprint.head_dim"));
-  BATON_RETURN_IF_ERROR(CheckRange(in.block_size(), 1, kMaxCount, "fingerprint.block_size"));
   if (in.windows_size() != 0 && in.windows_size() != in.num_layers()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("fingerprint disagrees with itself: %d windows for %d layers",
@@ -70,10 +68,26 @@ absl::Status FromProto(const v1::ModelFingerprint& in, ModelFingerprint* out) {
   for (const std::int32_t window : in.windows()) {
     BATON_RETURN_IF_ERROR(CheckCount(window, "fingerprint.windows"));
   }
-  *out = {in.model(),        in.compute(),
-          in.kv_dtype(),     in.num_layers(),
-          in.num_kv_heads(), in.head_dim(),
-          in.block_size(),   {in.windows().begin(), in.windows().end()}};
+  *out = {in.model(),
+          in.compute(),
+          in.kv_dtype(),
+          in.num_layers(),
+          in.num_kv_heads(),
+          in.head_dim(),
+          {in.windows().begin(), in.windows().end()}};
+  return absl::OkStatus();
+}
+
+void ToProto(const KvCut& cut, v1::KvCut* out) {
+  out->set_block_size(cut.block_size);
+  out->set_tensor_parallel_size(cut.tensor_parallel_size);
+}
+
+absl::Status FromProto(const v1::KvCut& in, KvCut* out) {
+  BATON_RETURN_IF_ERROR(CheckRange(in.block_size(), 1, kMaxKvBlockSize, "cut.block_size"));
+  BATON_RETURN_IF_ERROR(
+      CheckRange(in.tensor_parallel_size(), 1, kMaxTensorParallelSize, "cut.tensor_parallel_size"));
+  *out = {in.block_size(), in.tensor_parallel_size()};
   return absl::OkStatus();
 }
 
@@ -86,6 +100,7 @@ void ToProto(const TransferTicket& ticket, v1::TransferTicket* out) {
   out->set_num_tokens(ticket.num_tokens);
   out->mutable_blocks()->Assign(ticket.blocks.begin(), ticket.blocks.end());
   ToProto(ticket.fingerprint, out->mutable_fingerprint());
+  ToProto(ticket.cut, out->mutable_cut());
 }
 
 absl::Status FromProto(const v1::TransferTicket& in, TransferTicket* out) {
@@ -95,15 +110,15 @@ absl::Status FromProto(const v1::TransferTicket& in, TransferTicket* out) {
       CheckRange(static_cast<double>(in.lease_ns()), 0, kMaxNanoseconds, "ticket.lease_ns"));
   BATON_RETURN_IF_ERROR(CheckRange(in.num_tokens(), 1, kMaxCount, "ticket.num_tokens"));
   BATON_RETURN_IF_ERROR(FromProto(in.fingerprint(), &out->fingerprint));
-  const std::int32_t block_size = out->fingerprint.block_size;
-  const std::int64_t num_blocks = (std::int64_t{in.num_tokens()} + block_size - 1) / block_size;
-  if (in.blocks_size() != num_blocks) {
+  BATON_RETURN_IF_ERROR(FromProto(in.cut(), &out->cut));
+  const std::int32_t block_size = out->cut.block_size;
+  if (in.blocks_size() != out->cut.BlocksFor(in.num_tokens())) {
     return absl::InvalidArgumentError(
         absl::StrFormat("ticket disagrees with itself: %d blocks for %d tokens in blocks of %d",
                         in.blocks_size(), in.num_tokens(), block_size));
   }
   // No layer needs the blocks before this one.
-  const int first_needed = out->fingerprint.FirstVisibleBlock(in.num_tokens());
+  const int first_needed = out->fingerprint.FirstVisibleToken(in.num_tokens()) / block_size;
   for (int i = 0; i < in.blocks_size(); ++i) {
     if (in.blocks(i) == -1 && i < first_needed) continue;
     BATON_RETURN_IF_ERROR(CheckCount(in.blocks(i), "ticket.blocks"));

@@ -49,6 +49,7 @@ struct Hello {
   std::int32_t max_context = 0;  // prompt + output tokens
   std::int32_t max_sequences = 0;
   std::int32_t num_blocks = 0;
+  KvCut cut;
   bool operator==(const Hello&) const = default;
 };
 

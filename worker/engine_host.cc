@@ -64,7 +64,6 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
   fingerprint.num_layers = layout.num_layers;
   fingerprint.num_kv_heads = layout.num_kv_heads;
   fingerprint.head_dim = layout.head_dim;
-  fingerprint.block_size = layout.block_size;
   for (const engine::LayerPlan& layer : plan.layers) fingerprint.windows.push_back(layer.window);
   const auto& windows = fingerprint.windows;
   if (std::count(windows.begin(), windows.end(), 0) == layout.num_layers) {
@@ -169,13 +168,11 @@ absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
 }
 
 kvtransfer::KvMemory EngineHost::transfer_memory() const {
-  kvtransfer::KvMemory memory;
-  for (int layer = 0; layer < kv_->layout().num_layers; ++layer) {
-    memory.layers.push_back(kv_->LayerData(layer));
-  }
-  memory.block_bytes = kv_->layout().block_bytes();
-  memory.num_blocks = kv_->num_blocks();
-  return memory;
+  kvtransfer::KvMemory::Rank rank{.layers = {}, .block_bytes = layout().block_bytes()};
+  for (int layer = 0; layer < num_layers(); ++layer) rank.layers.push_back(kv_->LayerData(layer));
+  return {.ranks = {std::move(rank)},
+          .block_size = layout().block_size,
+          .num_blocks = kv_->num_blocks()};
 }
 
 }  // namespace baton::worker

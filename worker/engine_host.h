@@ -41,6 +41,8 @@ class EngineHost final : public StepRunner {
   const engine::KvLayout& layout() const { return kv_->layout(); }
   engine::KvPool& kv() { return *kv_; }
   engine::BlockAllocator& allocator() { return allocator_; }
+  // How it cuts the KV cache.
+  KvCut cut() const { return {.block_size = layout().block_size, .tensor_parallel_size = 1}; }
   // The pool as transfers see it.
   kvtransfer::KvMemory transfer_memory() const;
   const std::string& model_name() const { return model_name_; }

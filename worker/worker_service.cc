@@ -39,6 +39,7 @@ RouterLinks::Options LinkOptions(const WorkerConfig& config, session::WorkerRole
   options.hello.incarnation = identity.incarnation;
   options.hello.role = role;
   options.hello.fingerprint = engine.fingerprint();
+  options.hello.cut = engine.cut();
   options.hello.served_model = engine.model_name();
   options.hello.vocab_size = engine.vocab_size();
   // A pool smaller than the context bounds a sequence too.

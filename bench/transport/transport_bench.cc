@@ -55,8 +55,7 @@ struct Setting {
             .kv_dtype = "f16",
             .num_layers = layers,
             .num_kv_heads = 1,
-            .head_dim = 1,
-            .block_size = kBlockTokens};
+            .head_dim = static_cast<int>(block_bytes() / (2 * 2 * kBlockTokens))};
   }
 };
 
@@ -72,10 +71,9 @@ class Pool {
   }
   int num_blocks() const { return num_prompts_ * setting_.blocks(); }
   kvtransfer::KvMemory memory() {
-    kvtransfer::KvMemory memory{
-        .layers = {}, .block_bytes = setting_.block_bytes(), .num_blocks = num_blocks()};
-    for (auto& layer : layers_) memory.layers.push_back(layer.data());
-    return memory;
+    kvtransfer::KvMemory::Rank rank{.layers = {}, .block_bytes = setting_.block_bytes()};
+    for (auto& layer : layers_) rank.layers.push_back(layer.data());
+    return {.ranks = {std::move(rank)}, .block_size = kBlockTokens, .num_blocks = num_blocks()};
   }
   std::vector<std::int32_t> BlocksOf(int transfer) const {
     std::vector<std::int32_t> blocks(setting_.blocks());
@@ -158,6 +156,7 @@ void SendTransfers(const Setting& setting, const std::string& transport, PairEnd
   ticket.address = absl::StrCat("127.0.0.1:", end.ReadLine());
   ticket.num_tokens = setting.prompt_tokens;
   ticket.fingerprint = setting.fingerprint();
+  ticket.cut = {.block_size = kBlockTokens};
   end.WriteLine("go");
   end.StartClock();
   for (int i = 0; i < setting.transfers(); ++i) {

@@ -34,7 +34,7 @@ int NumAvailableBlocks(const Worker& worker) {
 // Whether the blocks that the worker would take on admission are free. Of a prompt handed over it
 // takes none for what every layer's window hides from the rows to come.
 bool HasRoom(const PlacementQuery& query, const Worker& worker, bool prefills_locally) {
-  const int block_size = std::max(1, worker.hello.fingerprint.block_size);
+  const int block_size = std::max(1, worker.hello.cut.block_size);
   int needed = query.num_prompt_tokens / block_size + 1;
   if (!prefills_locally) {
     const int window = worker.hello.fingerprint.WidestWindow();
@@ -126,10 +126,11 @@ class LeastLoadedPolicy final : public PlacementPolicy {
     return absl::ResourceExhaustedError("every worker refused the request; retry later");
   }
 
-  // KV can pass only between equal fingerprints.
+  // KV can pass only between equal fingerprints, and cuts that fit.
   static bool IsPartner(const Worker& worker, const Worker& decode) {
     return worker.prefills() && TakesRequests(worker) &&
-           worker.hello.fingerprint == decode.hello.fingerprint;
+           worker.hello.fingerprint == decode.hello.fingerprint &&
+           CutsFit(worker.hello.cut, decode.hello.cut);
   }
   static bool HasPartner(const Worker& decode, const WorkerRegistry& registry) {
     return std::any_of(registry.workers().begin(), registry.workers().end(),

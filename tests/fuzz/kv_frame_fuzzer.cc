@@ -26,22 +26,36 @@ void TakeFrame(const std::uint8_t* data, std::size_t size) {
   ReceiveHub::Options options;
   options.table.worker_id = "d";
   options.table.incarnation = kIncarnation;
-  options.table.fingerprint.num_layers = 1;
-  options.table.fingerprint.block_size = 1;
-  options.table.block_bytes = kBlockBytes;
+  options.table.fingerprint = {.model = "m",
+                               .compute = "fast",
+                               .kv_dtype = "f16",
+                               .num_layers = 1,
+                               .num_kv_heads = 2,
+                               .head_dim = 2,
+                               .windows = {}};
+  options.table.cut = {.block_size = 1};
   options.table.limits = {.lease = absl::Minutes(1), .max_age = absl::Minutes(1)};
-  options.memory = {.layers = {pool.data()}, .block_bytes = kBlockBytes, .num_blocks = 4};
+  options.writer =
+      NewHostPoolAccess({.ranks = {{.layers = {pool.data()}, .block_bytes = kBlockBytes}},
+                         .block_size = 1,
+                         .num_blocks = 4})
+          ->NewWriter();
   TransferReceiver::Callbacks callbacks{
       .on_complete = [](std::uint64_t, const HandoffRecord&, const ReceiveReport&) {},
       .on_failed = [](std::uint64_t, const absl::Status&) {}};
   ReceiveHub hub(std::move(options), std::move(callbacks), clock);
   const TransferTicket ticket = hub.Reserve({2, 1}, 2);
   const LinkId link = hub.NewLinkId();
-  hub.OnLinkUp(link, "p", "grpc", [](const Message& reply) { EncodeMessage(reply); });
+  // As it is cut here, or so that two ranks send a block of two tokens each.
+  const bool unequal = size > 4 && data[4] % 2 == 1;
+  Hello hello;
+  hello.worker_id = "p";
+  hello.cut = unequal ? KvCut{.block_size = 2, .tensor_parallel_size = 2} : KvCut{.block_size = 1};
+  hub.OnLinkUp(link, hello, "grpc", [](const Message& reply) { EncodeMessage(reply); });
   const std::string begin =
       EncodeMessage({.transfer_id = ticket.transfer_id,
                      .incarnation = kIncarnation,
-                     .body = BeginTransfer{.num_layers = 1, .num_blocks = 2}});
+                     .body = BeginTransfer{.num_layers = 1, .num_blocks = unequal ? 1 : 2}});
   ByteCursor first = CursorOf(begin.data(), begin.size());
   if (!hub.OnFrame(link, first).ok()) __builtin_trap();
   // As it is, and with a header that fits, so that the body is reached without guessing checksums.
@@ -50,6 +64,7 @@ void TakeFrame(const std::uint8_t* data, std::size_t size) {
   if (size < 16) return;
   const auto header = EncodeDataHeader({.transfer_id = ticket.transfer_id,
                                         .incarnation = kIncarnation,
+                                        .rank = static_cast<std::uint16_t>(data[5] % 3),
                                         .layer = data[0] % 3,
                                         .first_block = data[1] % 4,
                                         .num_blocks = data[2] % 4,

@@ -135,7 +135,6 @@ class ArchExactnessTest : public ::testing::TestWithParam<ArchModel> {
   ModelFingerprint Fingerprint() const {
     ModelFingerprint fingerprint;
     fingerprint.num_layers = metadata_.num_layers;
-    fingerprint.block_size = kBlockSize;
     for (const bool windowed : metadata_.windowed_layers) {
       fingerprint.windows.push_back(windowed ? metadata_.sliding_window : 0);
     }
@@ -149,7 +148,8 @@ class ArchExactnessTest : public ::testing::TestWithParam<ArchModel> {
       const int num_tokens = static_cast<int>(prompt.prompt_ids.size());
       for (int layer = 0; layer < metadata_.num_layers; ++layer) {
         num_pairs += (num_tokens + kBlockSize - 1) / kBlockSize;
-        if (visible_only) num_pairs -= Fingerprint().FirstVisibleBlock(layer, num_tokens);
+        if (visible_only)
+          num_pairs -= Fingerprint().FirstVisibleToken(layer, num_tokens) / kBlockSize;
       }
     }
     return num_pairs;

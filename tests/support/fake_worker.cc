@@ -30,7 +30,6 @@ ModelFingerprint FakeWorker::Fingerprint() const {
   fingerprint.compute = "fast";
   fingerprint.kv_dtype = "f16";
   fingerprint.num_layers = fingerprint.num_kv_heads = fingerprint.head_dim = 1;
-  fingerprint.block_size = 16;
   return fingerprint;
 }
 
@@ -42,6 +41,7 @@ FakeWorker::FakeWorker(Options options, FakeHandoff& handoff)
   link.hello.incarnation = static_cast<std::uint64_t>(absl::ToUnixNanos(absl::Now()));
   link.hello.role = options_.role;
   link.hello.fingerprint = Fingerprint();
+  link.hello.cut = {.block_size = 16};
   link.hello.vocab_size = 1 << 20;
   link.hello.max_context = options_.max_context;
   link.hello.max_sequences = 256;
@@ -129,6 +129,7 @@ void FakeWorker::Receive(session::Reserve& message) {
   granted.ticket.lease = absl::Seconds(5);
   granted.ticket.address = "127.0.0.1:1";
   granted.ticket.fingerprint = Fingerprint();
+  granted.ticket.cut = {.block_size = 16};
   granted.ticket.num_tokens = static_cast<std::int32_t>(held.spec.prompt.size());
   granted.ticket.blocks.assign(held.spec.prompt.size() / 16 + 1, 0);
   link_->Send(session_, std::move(granted));

@@ -13,6 +13,7 @@ namespace baton::kvtransfer {
 
 inline constexpr int kPeerLayers = 6;
 inline constexpr int kPeerBlocks = 240;
+inline constexpr int kPeerTokens = kPeerBlocks * 16;
 inline constexpr std::size_t kPeerBlockBytes = 12288;
 inline constexpr unsigned kPeerSeed = 7;
 
@@ -43,6 +44,7 @@ inline bool ParsePeerTicket(const std::string& line, PeerTicket* out) {
   ticket.blocks.resize(num_blocks);
   std::iota(ticket.blocks.begin(), ticket.blocks.end(), 0);
   ticket.fingerprint = TestFingerprint(kPeerLayers);
+  ticket.cut = kTestCut;
   return true;
 }
 

@@ -66,7 +66,6 @@ class ServingTest : public ::testing::Test {
     }
     const engine::ModelPlan& plan = engine_->runner().plan();
     fingerprint_.num_layers = static_cast<int>(plan.layers.size());
-    fingerprint_.block_size = kBlockSize;
     for (const auto& layer : plan.layers) fingerprint_.windows.push_back(layer.window);
   }
 
@@ -168,7 +167,8 @@ class ServingTest : public ::testing::Test {
       EXPECT_TRUE(status.ok()) << status;
     }
     for (int layer = 0; layer < fingerprint_.num_layers; ++layer) {
-      for (int i = fingerprint_.FirstVisibleBlock(layer, size); i < blocks->size(); ++i) {
+      for (int i = fingerprint_.FirstVisibleToken(layer, size) / kBlockSize; i < blocks->size();
+           ++i) {
         std::ranges::copy(prefill_engine_->kv().Block(layer, blocks->ids()[i]),
                           engine_->kv().Block(layer, ticket.blocks.at(i)).begin());
       }

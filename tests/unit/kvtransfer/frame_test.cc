@@ -41,9 +41,8 @@ TEST(FrameTest, CarriesAHello) {
                                     .num_layers = 30,
                                     .num_kv_heads = 3,
                                     .head_dim = 64,
-                                    .block_size = 16,
                                     .windows = {1024, 0, 1024}},
-                    .block_bytes = 12288,
+                    .cut = {.block_size = 32, .tensor_parallel_size = 2},
                     .host = {.boot_id = "b", .ipc_namespace = "i", .mount_namespace = "n"},
                     .ring = {.path = "/proc/1/fd/3", .nonce = 99}};
 
@@ -53,7 +52,7 @@ TEST(FrameTest, CarriesAHello) {
   EXPECT_EQ(out.expected_worker_id, hello.expected_worker_id);
   EXPECT_EQ(out.expected_incarnation, hello.expected_incarnation);
   EXPECT_EQ(out.fingerprint, hello.fingerprint);
-  EXPECT_EQ(out.block_bytes, hello.block_bytes);
+  EXPECT_EQ(out.cut, hello.cut);
   EXPECT_EQ(out.host, hello.host);
   EXPECT_EQ(out.ring.path, hello.ring.path);
   EXPECT_EQ(out.ring.nonce, hello.ring.nonce);
@@ -80,9 +79,12 @@ TEST(FrameTest, CarriesTheOtherMessages) {
   EXPECT_EQ(BodyOf(AbortTransfer{.why = absl::CancelledError("gone")}).why,
             absl::CancelledError("gone"));
   EXPECT_EQ(BodyOf(Refused{.why = absl::DataLossError("lost")}).why, absl::DataLossError("lost"));
-  EXPECT_EQ(BodyOf(Welcome{.worker_id = "d", .transport = "shm", .transport_reason = "same host"})
-                .transport,
-            "shm");
+  const Welcome welcome = BodyOf(Welcome{.worker_id = "d",
+                                         .transport = "shm",
+                                         .transport_reason = "same host",
+                                         .cut = {.block_size = 64, .tensor_parallel_size = 4}});
+  EXPECT_EQ(welcome.transport, "shm");
+  EXPECT_EQ(welcome.cut, (KvCut{.block_size = 64, .tensor_parallel_size = 4}));
   BodyOf(RenewLease{});
   BodyOf(Acknowledged{});
   BodyOf(LeaseRenewed{});
@@ -91,6 +93,7 @@ TEST(FrameTest, CarriesTheOtherMessages) {
 TEST(FrameTest, CarriesADataHeader) {
   const DataHeader header{.transfer_id = 3,
                           .incarnation = 4,
+                          .rank = 300,
                           .layer = 5,
                           .first_block = 6,
                           .num_blocks = 7,

@@ -12,18 +12,32 @@ constexpr std::uint64_t kIncarnation = 31;
 class ReceiveTableTest : public testing::Test {
  protected:
   ReceiveTableTest() : table_(Options()) {
-    table_.OnLinkUp(kLink, "p-0", "grpc");
+    table_.OnLinkUp(kLink, SomeHello(), "grpc");
     ticket_ = table_.Reserve({5, 2}, 8, now_);
   }
   static ReceiveTable::Options Options() {
     ReceiveTable::Options options;
     options.worker_id = "d-0";
     options.incarnation = kIncarnation;
-    options.fingerprint.num_layers = 1;
-    options.fingerprint.block_size = 4;
-    options.block_bytes = 64;
+    options.fingerprint = {.model = "m",
+                           .compute = "f32",
+                           .kv_dtype = "f16",
+                           .num_layers = 1,
+                           .num_kv_heads = 1,
+                           .head_dim = 4,
+                           .windows = {}};
+    options.cut.block_size = 4;
     options.limits = {.lease = absl::Seconds(10), .max_age = absl::Minutes(1)};
     return options;
+  }
+  static Hello SomeHello() {
+    Hello hello;
+    hello.worker_id = "p-0";
+    hello.expected_worker_id = "d-0";
+    hello.expected_incarnation = kIncarnation;
+    hello.fingerprint = Options().fingerprint;
+    hello.cut = Options().cut;
+    return hello;
   }
   Message Make(decltype(Message::body) body) const {
     return {.transfer_id = ticket_.transfer_id,
@@ -41,9 +55,13 @@ class ReceiveTableTest : public testing::Test {
   void Begin() { Send(BeginTransfer{.num_layers = 1, .num_blocks = 2}); }
   void LandAll() {
     for (int index = 0; index < 2; ++index) {
-      ASSERT_TRUE(table_.StartCopy(kLink, Data(), index, now_).ok());
-      table_.FinishCopy(Data(), index, true);
+      ASSERT_TRUE(Start(Data(), index).ok());
+      table_.FinishCopy(Data(), index, absl::OkStatus());
     }
+  }
+  absl::Status Start(const DataHeader& header, int index) {
+    std::vector<BlockCopy> copies;
+    return table_.StartCopy(kLink, header, index, now_, &copies);
   }
   template <class Body>
   int CountReplies() {
@@ -79,7 +97,7 @@ TEST_F(ReceiveTableTest, RefusesFramesOfAFormerIncarnation) {
   Message message = Make(FinishTransfer{.num_blocks = 2, .record = {}});
   message.incarnation = kIncarnation - 1;
 
-  EXPECT_FALSE(table_.StartCopy(kLink, stale, 0, now_).ok());
+  EXPECT_FALSE(Start(stale, 0).ok());
   table_.OnMessage(kLink, message, now_);
 
   const auto replies = table_.TakeReplies();
@@ -100,7 +118,7 @@ TEST_F(ReceiveTableTest, AReleaseTellsTheSenderAndRefusesWhatComesLate) {
 
   EXPECT_EQ(CountReplies<Refused>(), 1);
   EXPECT_EQ(table_.num_reservations(), 0u);
-  EXPECT_FALSE(table_.StartCopy(kLink, Data(), 0, now_).ok());
+  EXPECT_FALSE(Start(Data(), 0).ok());
   Send(FinishTransfer{.num_blocks = 2, .record = {}});
   EXPECT_EQ(CountReplies<Refused>(), 1);
   EXPECT_TRUE(table_.TakeDone().empty());
@@ -108,12 +126,12 @@ TEST_F(ReceiveTableTest, AReleaseTellsTheSenderAndRefusesWhatComesLate) {
 
 TEST_F(ReceiveTableTest, AReleaseDuringACopyWaitsForItsEnd) {
   Begin();
-  ASSERT_TRUE(table_.StartCopy(kLink, Data(), 0, now_).ok());
+  ASSERT_TRUE(Start(Data(), 0).ok());
 
   table_.Release(ticket_.transfer_id);
   EXPECT_EQ(table_.num_copying(ticket_.transfer_id), 1);
-  EXPECT_FALSE(table_.StartCopy(kLink, Data(), 1, now_).ok());
-  table_.FinishCopy(Data(), 0, true);
+  EXPECT_FALSE(Start(Data(), 1).ok());
+  table_.FinishCopy(Data(), 0, absl::OkStatus());
 
   EXPECT_EQ(table_.num_copying(ticket_.transfer_id), 0);
   EXPECT_EQ(table_.num_reservations(), 0u);
@@ -153,22 +171,23 @@ TEST_F(ReceiveTableTest, ALostLinkFailsOnlyItsTransfers) {
   EXPECT_NE(other.transfer_id, ticket_.transfer_id);
 }
 
-TEST_F(ReceiveTableTest, ChecksVersionTicketAndBlockBytesOfALink) {
-  Hello hello;
-  hello.worker_id = "p-0";
-  hello.expected_worker_id = "d-0";
-  hello.expected_incarnation = kIncarnation;
-  hello.fingerprint = Options().fingerprint;
-  hello.block_bytes = 64;
+TEST_F(ReceiveTableTest, ChecksVersionTicketModelAndCutOfALink) {
+  Hello hello = SomeHello();
+  EXPECT_TRUE(table_.CheckHello(hello).ok());
+  hello.cut = {.block_size = 32, .tensor_parallel_size = 7};
   EXPECT_TRUE(table_.CheckHello(hello).ok());
 
   Hello wrong_version = hello;
   wrong_version.protocol_version = kProtocolVersion + 1;
   Hello wrong_incarnation = hello;
   wrong_incarnation.expected_incarnation = kIncarnation - 1;
-  Hello wrong_bytes = hello;
-  wrong_bytes.block_bytes = 32;
-  for (const Hello& wrong : {wrong_version, wrong_incarnation, wrong_bytes}) {
+  Hello wrong_model = hello;
+  wrong_model.fingerprint.head_dim = 8;
+  Hello wrong_cut = hello;
+  wrong_cut.cut.block_size = 6;
+  Hello no_ranks = hello;
+  no_ranks.cut.tensor_parallel_size = 0;
+  for (const Hello& wrong : {wrong_version, wrong_incarnation, wrong_model, wrong_cut, no_ranks}) {
     EXPECT_EQ(table_.CheckHello(wrong).code(), absl::StatusCode::kFailedPrecondition);
   }
 }

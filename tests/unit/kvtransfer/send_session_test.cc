@@ -6,11 +6,11 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr BlockLayout kLayout{
-    .num_layers = 2, .num_kv_heads = 1, .head_dim = 4, .block_size = 4, .block_bytes = 64};
+constexpr KvCut kCut{.block_size = 4};
+constexpr std::size_t kBlockBytes = 64;
 constexpr SendSession::Limits kLimits{.ack_timeout = absl::Seconds(10),
                                       .release_grace = absl::Milliseconds(500),
-                                      .max_blocks_per_frame = 2};
+                                      .max_put_bytes = 2 * kBlockBytes + 1};
 using State = SendSession::State;
 
 TransferTicket SomeTicket() {
@@ -23,16 +23,24 @@ TransferTicket SomeTicket() {
           .blocks = {4, 5, 6},
           .fingerprint = {.model = "m",
                           .compute = "f32",
-                          .kv_dtype = "f32",
+                          .kv_dtype = "f16",
                           .num_layers = 2,
                           .num_kv_heads = 1,
                           .head_dim = 4,
-                          .block_size = 4}};
+                          .windows = {}},
+          .cut = kCut};
+}
+
+SendSession MakeSession(const TransferTicket& ticket, const KvCut& source = kCut,
+                        std::vector<std::int32_t> blocks = {1, 2, 3}) {
+  return SendSession(ticket, std::move(blocks),
+                     std::make_shared<const TransferPlan>(ticket.fingerprint, source, ticket.cut),
+                     kLimits);
 }
 
 class SendSessionTest : public testing::Test {
  protected:
-  SendSessionTest() : session_(SomeTicket(), {1, 2, 3}, kLayout, kLimits) {}
+  SendSessionTest() : session_(MakeSession(SomeTicket())) {}
 
   template <class Item>
   std::optional<Item> Next() {
@@ -106,7 +114,7 @@ TransferTicket WindowedTicket() {
 }
 
 TEST_F(SendSessionTest, DropsBlocksThatNobodySeesThroughTheWindow) {
-  SendSession session(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  SendSession session = MakeSession(WindowedTicket());
   session.OnLinkUp("grpc", now_);
   for (int layer = 0; layer < 2; ++layer) {
     session.Put(layer, 0, 1, now_);
@@ -130,12 +138,43 @@ TEST_F(SendSessionTest, DropsBlocksThatNobodySeesThroughTheWindow) {
   EXPECT_EQ(session.report().bytes, 4 * 64);
 }
 
+// 2 heads over 3 ranks: the second rank holds what the first one sends. 6 blocks of 2 tokens.
+TEST_F(SendSessionTest, SendsTheBlocksOfEachRankThatHoldsAHeadFirst) {
+  TransferTicket ticket = SomeTicket();
+  ticket.fingerprint.num_kv_heads = 2;
+  SendSession session =
+      MakeSession(ticket, {.block_size = 2, .tensor_parallel_size = 3}, {9, 8, 7, 6, 5, 4});
+  session.OnLinkUp("grpc", now_);
+  for (int layer = 0; layer < 2; ++layer) session.Put(layer, 0, 6, now_);
+  session.Complete({}, now_);
+
+  std::vector<int> blocks_of_rank(3);
+  std::int64_t announced = 0;
+  while (auto item = session.Next(now_)) {
+    if (const auto* begin = std::get_if<BeginTransfer>(&*item)) {
+      EXPECT_EQ(begin->num_blocks, 6);
+    }
+    if (const auto* finish = std::get_if<FinishTransfer>(&*item)) announced = finish->num_blocks;
+    const auto* range = std::get_if<PutRange>(&*item);
+    if (range == nullptr) continue;
+    session.OnAccepted(*range, now_);
+    const auto blocks = session.BlocksOf(*range);
+    blocks_of_rank[range->rank] += static_cast<int>(blocks.size());
+    EXPECT_LE(blocks.size(), 4u);  // of 32 bytes in a frame
+    EXPECT_EQ(blocks[0], 9 - range->first_block);
+  }
+
+  EXPECT_EQ(blocks_of_rank, (std::vector<int>{12, 0, 12}));
+  EXPECT_EQ(announced, 24);
+  EXPECT_EQ(session.report().bytes, 24 * 32);
+}
+
 TEST_F(SendSessionTest, StillWantsEveryBlockThatIsSeenAndNoneOutOfRange) {
-  SendSession missing(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  SendSession missing = MakeSession(WindowedTicket());
   missing.Put(0, 0, 2, now_);
   missing.Put(1, 0, 3, now_);
   missing.Complete({}, now_);
-  SendSession outside(WindowedTicket(), {1, 2, 3}, kLayout, kLimits);
+  SendSession outside = MakeSession(WindowedTicket());
   outside.Put(0, -1, 1, now_);
 
   EXPECT_EQ(missing.outcome().code(), absl::StatusCode::kInternal);
@@ -158,7 +197,7 @@ TEST_F(SendSessionTest, RefusesToCompleteWithABlockMissing) {
 }
 
 TEST_F(SendSessionTest, RefusesABlockPutTwiceOrOutOfRange) {
-  SendSession other(SomeTicket(), {1, 2, 3}, kLayout, kLimits);
+  SendSession other = MakeSession(SomeTicket());
   session_.Put(0, 0, 2, now_);
   session_.Put(0, 1, 3, now_);
   other.Put(2, 0, 1, now_);
@@ -246,15 +285,19 @@ TEST_F(SendSessionTest, FailsWithoutAnAcknowledgementInTime) {
 
 TEST(SendSessionTablesTest, ChecksThatTicketAndTablesFit) {
   TransferTicket ticket = SomeTicket();
-  EXPECT_TRUE(SendSession::CheckTables(ticket, {1, 2, 3}, kLayout, 10).ok());
-  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2}, kLayout, 10).ok());
-  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, 10}, kLayout, 10).ok());
-  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, -1}, kLayout, 10).ok());
+  EXPECT_TRUE(SendSession::CheckTables(ticket, {1, 2, 3}, kCut, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2}, kCut, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, 10}, kCut, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, -1}, kCut, 10).ok());
   ticket.num_tokens = 13;
-  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, 3}, kLayout, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {1, 2, 3}, kCut, 10).ok());
   ticket.num_tokens = 0;
   ticket.blocks.clear();
-  EXPECT_FALSE(SendSession::CheckTables(ticket, {}, kLayout, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {}, kCut, 10).ok());
+  // 11 tokens: 3 blocks at the receiver, 6 of 2 tokens here.
+  ticket = SomeTicket();
+  EXPECT_TRUE(SendSession::CheckTables(ticket, {0, 1, 2, 3, 4, 5}, {.block_size = 2}, 10).ok());
+  EXPECT_FALSE(SendSession::CheckTables(ticket, {0, 1, 2}, {.block_size = 2}, 10).ok());
 }
 
 }  // namespace

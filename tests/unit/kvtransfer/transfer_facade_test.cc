@@ -35,7 +35,8 @@ std::vector<std::int32_t> Iota(int first, int count) {
 class TransferFacadeTest : public testing::TestWithParam<const char*> {
  protected:
   TransferFacadeTest()
-      : source_(kLayers, kBlocks, kBlockBytes), destination_(kLayers, kBlocks, kBlockBytes) {
+      : source_(TestFingerprint(kLayers), kTestCut, kBlocks),
+        destination_(TestFingerprint(kLayers), kTestCut, kBlocks) {
     source_.Fill(1);
   }
   ~TransferFacadeTest() override {
@@ -177,7 +178,7 @@ TEST_P(TransferFacadeTest, MovesOnlyWhatLaterRowsSeeThroughTheirWindows) {
   ASSERT_TRUE(sent_.Wait(key).ok()) << sent_.Wait(key);
   ASSERT_TRUE(received_.Wait(ticket.transfer_id).ok()) << received_.Wait(ticket.transfer_id);
   const std::vector<int> first_blocks = {195, 0, 199, 195};
-  TestPool zeros(kLayers, 1, kBlockBytes);
+  TestPool zeros(TestFingerprint(kLayers), kTestCut, 1);
   std::int64_t num_moved = 0;
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int block = 0; block < 200; ++block) {
@@ -276,7 +277,7 @@ TEST_P(TransferFacadeTest, AReleaseTellsTheSenderAndMakesNoCallback) {
 TEST_P(TransferFacadeTest, RefusesAnotherModelAndNamesTheField) {
   StartReceiver(ReceiverOptions());
   TransferSender::Options options = SenderOptions();
-  options.fingerprint.kv_dtype = "f32";
+  options.fingerprint.kv_dtype = "bf16";
   StartSender(options);
   TransferTicket ticket = receiver_->Reserve(Iota(0, 2), 32);
 
@@ -288,7 +289,7 @@ TEST_P(TransferFacadeTest, RefusesAnotherModelAndNamesTheField) {
   const std::uint64_t key = Begin(ticket, Iota(0, 2));
   const absl::Status status = sent_.Wait(key);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), HasSubstr("kv_dtype is f32 at p-0 and f16 at d-0"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("kv_dtype is bf16 at p-0 and f16 at d-0"));
 }
 
 TEST_P(TransferFacadeTest, ARestartedReceiverRefusesOldTicketsAndTakesNewOnes) {
@@ -451,7 +452,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, TransferFacadeTest, testing::Values("grpc",
 
 TEST(TransferReceiverTest, NamesTheAddressThatCannotBeBound) {
   RealClock clock;
-  TestPool pool(1, 1, 64);
+  TestPool pool(TestFingerprint(1), kTestCut, 1);
   TransferReceiver::Options options;
   options.fingerprint = TestFingerprint(1);
   options.memory = pool.memory();

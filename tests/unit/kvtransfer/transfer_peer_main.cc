@@ -1,13 +1,14 @@
 // One end of a transfer in a process of its own, for tests that kill and stop it. Talks in lines
 // over stdin and stdout.
 //
-//   transfer_peer send TRANSPORT
+//   transfer_peer send TRANSPORT CUT
 //       Prints "ready", reads "ticket ID INCARNATION ADDRESS LEASE_MS NUM_BLOCKS LAYERS", puts that
 //       many layers (if all, completes too), prints "put ID" once the wire has taken bytes of it,
 //       then "done ID CODE TRANSPORT" for each outcome.
-//   transfer_peer receive INCARNATION ADDRESS LEASE_MS
+//   transfer_peer receive INCARNATION ADDRESS LEASE_MS CUT
 //       Prints "port PORT", then a ticket as above (without LAYERS) for each "reserve NUM_BLOCKS",
 //       and "complete ID equal", "complete ID different" or "failed ID CODE" for each outcome.
+// CUT is the sender's, as "BLOCK_SIZE,RANKS"; the receiver's is kTestCut.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -34,15 +35,22 @@ void Say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
+KvCut ParseCut(const std::string& text) {
+  KvCut cut;
+  char comma = 0;
+  std::istringstream(text) >> cut.block_size >> comma >> cut.tensor_parallel_size;
+  return cut;
+}
+
 std::vector<std::int32_t> FirstBlocks(int count) {
   std::vector<std::int32_t> blocks(count);
   std::iota(blocks.begin(), blocks.end(), 0);
   return blocks;
 }
 
-int Send(const std::string& transport) {
+int Send(const std::string& transport, const KvCut& cut) {
   RealClock clock;
-  TestPool pool(kPeerLayers, kPeerBlocks, kPeerBlockBytes);
+  TestPool pool(TestFingerprint(kPeerLayers), cut, cut.BlocksFor(kPeerTokens));
   pool.Fill(kPeerSeed);
   TransferSender::Options options;
   options.worker_id = "p-0";
@@ -61,12 +69,12 @@ int Send(const std::string& transport) {
     if (!ParsePeerTicket(line, &words)) return 2;
     const std::uint64_t id = words.ticket.transfer_id;
     const double bytes_before = metrics.bytes.value();
+    const int num_blocks = cut.BlocksFor(words.ticket.num_tokens);
     const std::uint64_t key = sender->Begin(
-        words.ticket, FirstBlocks(static_cast<int>(words.ticket.blocks.size())),
+        words.ticket, FirstBlocks(num_blocks),
         [id](std::uint64_t, const absl::Status& status, const SendReport& report) {
           Say(absl::StrCat("done ", id, " ", status.raw_code(), " ", report.transport));
         });
-    const int num_blocks = static_cast<int>(words.ticket.blocks.size());
     for (int layer = 0; layer < words.layers; ++layer) sender->PutLayer(key, layer, 0, num_blocks);
     if (words.layers == kPeerLayers) sender->Complete(key, {});
     baton::testing::WaitFor([&] { return metrics.bytes.value() > bytes_before; }, absl::Seconds(2));
@@ -75,11 +83,12 @@ int Send(const std::string& transport) {
   return 0;
 }
 
-int Receive(std::uint64_t incarnation, const std::string& address, absl::Duration lease) {
+int Receive(std::uint64_t incarnation, const std::string& address, absl::Duration lease,
+            const KvCut& cut) {
   RealClock clock;
-  TestPool expected(kPeerLayers, kPeerBlocks, kPeerBlockBytes);
+  TestPool expected(TestFingerprint(kPeerLayers), cut, cut.BlocksFor(kPeerTokens));
   expected.Fill(kPeerSeed);
-  TestPool pool(kPeerLayers, kPeerBlocks, kPeerBlockBytes);
+  TestPool pool(TestFingerprint(kPeerLayers), kTestCut, kPeerBlocks);
   TransferReceiver::Options options;
   options.worker_id = "d-0";
   options.incarnation = incarnation;
@@ -92,11 +101,12 @@ int Receive(std::uint64_t incarnation, const std::string& address, absl::Duratio
       .on_complete =
           [&](std::uint64_t id, const HandoffRecord&, const ReceiveReport& report) {
             bool equal = true;
-            const auto blocks = report.bytes / static_cast<int>(kPeerBlockBytes) / kPeerLayers;
+            const auto num_tokens = static_cast<int>(
+                report.bytes / static_cast<int>(kPeerBlockBytes) / kPeerLayers * 16);
             for (int layer = 0; layer < kPeerLayers; ++layer) {
-              for (int block = 0; block < blocks; ++block) {
-                equal = equal && pool.SameBlock(layer, block, expected, block);
-              }
+              equal = equal && expected.SameTokens(layer, 0, num_tokens,
+                                                   FirstBlocks(cut.BlocksFor(num_tokens)), pool,
+                                                   FirstBlocks(kTestCut.BlocksFor(num_tokens)));
             }
             Say(absl::StrCat("complete ", id, " ", equal ? "equal" : "different"));
           },
@@ -121,12 +131,13 @@ int Receive(std::uint64_t incarnation, const std::string& address, absl::Duratio
 
 int Main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
-  if (role == "send" && argc == 3) return Send(argv[2]);
-  if (role == "receive" && argc == 5) {
+  if (role == "send" && argc == 4) return Send(argv[2], ParseCut(argv[3]));
+  if (role == "receive" && argc == 6) {
     return Receive(std::strtoull(argv[2], nullptr, 10), argv[3],
-                   absl::Milliseconds(std::atoi(argv[4])));
+                   absl::Milliseconds(std::atoi(argv[4])), ParseCut(argv[5]));
   }
-  std::cerr << "usage: transfer_peer send TRANSPORT | receive INCARNATION ADDRESS LEASE_MS\n";
+  std::cerr
+      << "usage: transfer_peer send TRANSPORT CUT | receive INCARNATION ADDRESS LEASE_MS CUT\n";
   return 1;
 }
 

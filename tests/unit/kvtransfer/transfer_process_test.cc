@@ -32,18 +32,25 @@ int NumRings(pid_t pid) {
   return count;
 }
 
-class TransferProcessTest : public ::testing::TestWithParam<const char*> {
+struct Setting {
+  const char* name;
+  const char* transport;
+  const char* cut;  // of the sender; the receiver has blocks of 16 tokens and one rank
+};
+
+class TransferProcessTest : public ::testing::TestWithParam<Setting> {
  protected:
   std::unique_ptr<LineProcess> StartSender() {
-    auto process = std::make_unique<LineProcess>(
-        std::vector<std::string>{BATON_TRANSFER_PEER, "send", GetParam()});
+    auto process = std::make_unique<LineProcess>(std::vector<std::string>{
+        BATON_TRANSFER_PEER, "send", GetParam().transport, GetParam().cut});
     EXPECT_TRUE(process->ReadLineWith("ready").has_value()) << "the sender does not start";
     return process;
   }
   std::unique_ptr<LineProcess> StartReceiver(int incarnation, const std::string& lease_ms = "10000",
                                              const std::string& address = "127.0.0.1:0") {
-    auto process = std::make_unique<LineProcess>(std::vector<std::string>{
-        BATON_TRANSFER_PEER, "receive", std::to_string(incarnation), address, lease_ms});
+    auto process = std::make_unique<LineProcess>(
+        std::vector<std::string>{BATON_TRANSFER_PEER, "receive", std::to_string(incarnation),
+                                 address, lease_ms, GetParam().cut});
     const auto line = process->ReadLineWith("port ");
     EXPECT_TRUE(line.has_value()) << "the receiver does not start";
     port_ = line.value_or("port 0").substr(5);
@@ -76,7 +83,7 @@ TEST_P(TransferProcessTest, DeliversBetweenProcesses) {
   ExpectTransfer(*sender, *receiver);
   ExpectTransfer(*sender, *receiver);
 
-  EXPECT_EQ(NumRings(receiver->pid()), std::string(GetParam()) == "shm" ? 1 : 0);
+  EXPECT_EQ(NumRings(receiver->pid()), std::string(GetParam().transport) == "shm" ? 1 : 0);
 }
 
 TEST_P(TransferProcessTest, AKilledSenderFailsItsTransferAtOnceAndLeavesNothing) {
@@ -165,8 +172,12 @@ TEST_P(TransferProcessTest, AStoppedReceiverFailsTheTransferAndTheSenderGetsItsB
   ExpectTransfer(*sender, *receiver);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransferProcessTest, ::testing::Values("grpc", "shm"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, TransferProcessTest,
+                         ::testing::Values(Setting{"grpc", "grpc", "16,1"},
+                                           Setting{"shm", "shm", "16,1"},
+                                           Setting{"grpc_unequal", "grpc", "32,2"},
+                                           Setting{"shm_unequal", "shm", "64,3"}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace baton::kvtransfer

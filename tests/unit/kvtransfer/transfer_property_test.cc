@@ -10,9 +10,11 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/tensor_parallel.h"
 #include "kvtransfer/crc32c.h"
 #include "kvtransfer/frame.h"
 #include "kvtransfer/receive_table.h"
@@ -22,39 +24,55 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr std::size_t kBlockBytes = 24;
 constexpr int kPoolBlocks = 24;
 
-// One pool: bytes by (layer, block) and which blocks are free.
-struct Pool {
-  explicit Pool(int num_layers) : layers(num_layers) {
-    for (auto& layer : layers) layer.assign(kPoolBlocks * kBlockBytes, 0);
+// Rows (one head and token, K or V) in the order of ranks, layers and tokens.
+using Rows = std::vector<std::uint8_t>;
+
+// Tokens of each layer.
+using TokenRanges = std::vector<std::pair<int, int>>;
+
+// The pools of a group: bytes by (rank, layer, block), and which blocks are free.
+class Pool {
+ public:
+  Pool(const ModelFingerprint& model, const KvCut& cut) : model_(model), cut_(cut) {
+    for (int rank = 0; rank < cut.tensor_parallel_size; ++rank) {
+      ranks_.emplace_back(model.num_layers, Rows(kPoolBlocks * block_bytes(rank)));
+    }
     for (int block = 0; block < kPoolBlocks; ++block) free.push_back(block);
   }
-  std::uint8_t* at(int layer, int block) { return &layers[layer][block * kBlockBytes]; }
+  std::size_t block_bytes(int rank) const { return BlockBytes(model_, cut_, rank); }
+  std::uint8_t* at(int rank, int layer, int block) {
+    return &ranks_[rank][layer][block * block_bytes(rank)];
+  }
   void Fill(const std::vector<std::int32_t>& blocks, std::mt19937& random) {
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-      for (const int block : blocks) {
-        if (block < 0) continue;
-        for (std::size_t i = 0; i < kBlockBytes; ++i) {
-          at(static_cast<int>(layer), block)[i] = static_cast<std::uint8_t>(random());
+    for (int rank = 0; rank < cut_.tensor_parallel_size; ++rank) {
+      for (int layer = 0; layer < model_.num_layers; ++layer) {
+        for (const int block : blocks) {
+          if (block < 0) continue;
+          std::uint8_t* const bytes = at(rank, layer, block);
+          for (std::size_t i = 0; i < block_bytes(rank); ++i) {
+            bytes[i] = static_cast<std::uint8_t>(random());
+          }
         }
       }
     }
   }
-  // Of a prompt in `blocks`: what lies in the pairs that `first_blocks` says move, or in the
-  // others.
-  std::vector<std::uint8_t> Read(const std::vector<std::int32_t>& blocks,
-                                 const std::vector<int>& first_blocks, bool moved) {
-    std::vector<std::uint8_t> out;
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-      for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
-        if ((i >= first_blocks[layer]) != moved || blocks[i] < 0) continue;
-        const std::uint8_t* from = at(static_cast<int>(layer), blocks[i]);
-        out.insert(out.end(), from, from + kBlockBytes);
+  // Appends the rows of `head` that `rank` holds of tokens [first, last) of a prompt in `blocks`.
+  void AppendRows(int rank, int layer, int head, int first, int last,
+                  const std::vector<std::int32_t>& blocks, Rows* rows) {
+    const IndexRange heads = KvHeadsOfRank(model_.num_kv_heads, cut_.tensor_parallel_size, rank);
+    const std::size_t bytes = block_bytes(rank) / (2 * heads.size() * cut_.block_size);
+    for (int token = first; token < last; ++token) {
+      const int block = blocks[token / cut_.block_size];
+      if (block < 0) continue;
+      for (int half = 0; half < 2; ++half) {
+        const int row =
+            (half * heads.size() + head - heads.begin) * cut_.block_size + token % cut_.block_size;
+        const std::uint8_t* const from = at(rank, layer, block) + row * bytes;
+        rows->insert(rows->end(), from, from + bytes);
       }
     }
-    return out;
   }
   std::vector<std::int32_t> Take(int count, std::mt19937& random) {
     std::shuffle(free.begin(), free.end(), random);
@@ -66,8 +84,13 @@ struct Pool {
     std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(free),
                  [](std::int32_t block) { return block >= 0; });
   }
-  std::vector<std::vector<std::uint8_t>> layers;
+
   std::vector<std::int32_t> free;
+
+ private:
+  const ModelFingerprint& model_;
+  const KvCut& cut_;
+  std::vector<std::vector<Rows>> ranks_;  // [ranks][layers]
 };
 
 // What a test knows of one transfer from outside.
@@ -77,9 +100,10 @@ struct Story {
   std::uint64_t sender_life = 0;
   std::uint64_t key = 0;
   std::vector<std::int32_t> source_blocks;
-  std::vector<int> first_blocks;        // that move, per layer
-  std::vector<std::uint8_t> expected;   // what moves
-  std::vector<std::uint8_t> untouched;  // what lies at the destination of the rest
+  TokenRanges moved;
+  Rows expected;   // what moves, as each rank of the destination has it
+  Rows untouched;  // what lies at the destination of the rest
+  std::int64_t sent_bytes = 0;
   int next_layer = 0;
   bool completed_by_owner = false;
   int sender_outcomes = 0;
@@ -108,11 +132,12 @@ class World {
   World(unsigned seed, Faults faults)
       : random_(seed),
         faults_(faults),
-        num_layers_(1 + static_cast<int>(random_() % 3)),
-        windows_(RandomWindows()),
+        source_cut_{.block_size = 3, .tensor_parallel_size = 1 + static_cast<int>(random_() % 4)},
+        destination_cut_(RandomCut()),
+        model_(RandomModel()),
         checksum_(random_() % 2 == 0),
-        source_(num_layers_),
-        destination_(num_layers_) {
+        source_(model_, source_cut_),
+        destination_(model_, destination_cut_) {
     StartSender();
     StartReceiver();
   }
@@ -152,29 +177,91 @@ class World {
  private:
   bool Chance(int percent) { return static_cast<int>(random_() % 100) < percent; }
 
-  std::vector<std::int32_t> RandomWindows() {
-    std::vector<std::int32_t> windows;
-    if (Chance(50)) return windows;
-    for (int i = 0; i < num_layers_; ++i) windows.push_back(static_cast<int>(random_() % 12));
-    return windows;
+  // Half of the worlds have equal cuts.
+  KvCut RandomCut() {
+    if (Chance(50)) return source_cut_;
+    KvCut cut{.block_size = 3 << (random_() % 3),
+              .tensor_parallel_size = 1 + static_cast<int>(random_() % 4)};
+    if (Chance(50)) std::swap(cut, source_cut_);
+    return cut;
   }
-  ModelFingerprint Fingerprint() const {
-    return {.model = "m",
-            .compute = "f32",
-            .kv_dtype = "f32",
-            .num_layers = num_layers_,
-            .num_kv_heads = 1,
-            .head_dim = 1,
-            .block_size = 3,
-            .windows = windows_};
+  ModelFingerprint RandomModel() {
+    ModelFingerprint model{.model = "m",
+                           .compute = "f32",
+                           .kv_dtype = "f32",
+                           .num_layers = 1 + static_cast<int>(random_() % 3),
+                           .num_kv_heads = 1 + static_cast<int>(random_() % 4),
+                           .head_dim = 1,
+                           .windows = {}};
+    if (Chance(50)) return model;
+    for (int i = 0; i < model.num_layers; ++i) {
+      model.windows.push_back(static_cast<int>(random_() % 12));
+    }
+    return model;
+  }
+  std::size_t LargestSourceBlock() const {
+    std::size_t bytes = 0;
+    for (int rank = 0; rank < source_cut_.tensor_parallel_size; ++rank) {
+      bytes = std::max(bytes, source_.block_bytes(rank));
+    }
+    return bytes;
+  }
+  // What the rows after the prompt see, rounded to the smaller blocks.
+  TokenRanges MovedTokens(int num_tokens) const {
+    const int grain = std::min(source_cut_.block_size, destination_cut_.block_size);
+    TokenRanges moved;
+    for (int layer = 0; layer < model_.num_layers; ++layer) {
+      const int first = model_.FirstVisibleToken(layer, num_tokens);
+      moved.emplace_back(first / grain * grain, (num_tokens + grain - 1) / grain * grain);
+    }
+    return moved;
+  }
+  // What each rank of the destination should get: the rows of the first source rank that has them.
+  Rows ReadSource(const std::vector<std::int32_t>& blocks, const TokenRanges& moved) {
+    Rows rows;
+    ForEachHeldHead([&](int, int layer, int head) {
+      int rank = 0;
+      while (!KvHeadsOfRank(model_.num_kv_heads, source_cut_.tensor_parallel_size, rank)
+                  .contains(head)) {
+        ++rank;
+      }
+      source_.AppendRows(rank, layer, head, moved[layer].first, moved[layer].second, blocks, &rows);
+    });
+    return rows;
+  }
+  // What it has of it, or of all else in the prompt's blocks.
+  Rows ReadDestination(const std::vector<std::int32_t>& blocks, const TokenRanges& moved,
+                       bool of_moved) {
+    Rows rows;
+    const int all = static_cast<int>(blocks.size()) * destination_cut_.block_size;
+    ForEachHeldHead([&](int rank, int layer, int head) {
+      const auto [first, last] = moved[layer];
+      if (of_moved) {
+        destination_.AppendRows(rank, layer, head, first, last, blocks, &rows);
+      } else {
+        destination_.AppendRows(rank, layer, head, 0, std::min(first, all), blocks, &rows);
+        destination_.AppendRows(rank, layer, head, last, all, blocks, &rows);
+      }
+    });
+    return rows;
+  }
+  template <class Visit>
+  void ForEachHeldHead(const Visit& visit) const {
+    for (int rank = 0; rank < destination_cut_.tensor_parallel_size; ++rank) {
+      const IndexRange heads =
+          KvHeadsOfRank(model_.num_kv_heads, destination_cut_.tensor_parallel_size, rank);
+      for (int layer = 0; layer < model_.num_layers; ++layer) {
+        for (int head = heads.begin; head < heads.end; ++head) visit(rank, layer, head);
+      }
+    }
   }
   void StartSender() {
     ++sender_life_;
     sender_ = std::make_unique<SendTable>(
-        SendTable::Options{.fingerprint = Fingerprint(),
-                           .layout = LayoutOf(Fingerprint(), kBlockBytes),
+        SendTable::Options{.fingerprint = model_,
+                           .cut = source_cut_,
                            .num_blocks = kPoolBlocks,
-                           .max_frame_bytes = kBlockBytes * (1 + random_() % 4),
+                           .max_frame_bytes = LargestSourceBlock() * (1 + random_() % 4),
                            .checksum = checksum_});
   }
   void StartReceiver() {
@@ -182,8 +269,8 @@ class World {
     receiver_ = std::make_unique<ReceiveTable>(
         ReceiveTable::Options{.worker_id = "d",
                               .incarnation = 1000 + receiver_life_,
-                              .fingerprint = Fingerprint(),
-                              .block_bytes = kBlockBytes,
+                              .fingerprint = model_,
+                              .cut = destination_cut_,
                               .limits = {.lease = absl::Seconds(6), .max_age = absl::Seconds(90)}});
   }
 
@@ -215,21 +302,34 @@ class World {
   }
 
   void BeginOne() {
-    const int count = 1 + static_cast<int>(random_() % 5);
-    if (static_cast<int>(std::min(source_.free.size(), destination_.free.size())) < count) return;
+    const int num_tokens = 1 + static_cast<int>(random_() % 15);
+    const int num_source = source_cut_.BlocksFor(num_tokens);
+    const int num_destination = destination_cut_.BlocksFor(num_tokens);
+    if (static_cast<int>(source_.free.size()) < num_source ||
+        static_cast<int>(destination_.free.size()) < num_destination) {
+      return;
+    }
     Story story;
-    const int num_tokens = count * 3 - static_cast<int>(random_() % 3);
-    story.source_blocks = source_.Take(count, random_);
+    story.source_blocks = source_.Take(num_source, random_);
     source_.Fill(story.source_blocks, random_);
-    story.first_blocks = FirstMovedBlocks(Fingerprint(), num_tokens);
-    story.expected = source_.Read(story.source_blocks, story.first_blocks, true);
+    story.moved = MovedTokens(num_tokens);
+    story.expected = ReadSource(story.source_blocks, story.moved);
+    const TransferPlan plan(model_, source_cut_, destination_cut_);
+    const TransferShape shape = plan.ShapeOf(num_tokens);
+    for (int rank = 0; rank < source_cut_.tensor_parallel_size; ++rank) {
+      if (!shape.sends[rank]) continue;
+      for (const int first : shape.first_blocks) {
+        story.sent_bytes +=
+            (shape.num_blocks - first) * static_cast<std::int64_t>(plan.source_block_bytes(rank));
+      }
+    }
+    for (const int first : shape.first_blocks) num_skipped_ += first;
     // Blocks that no layer needs have no destination.
-    const int num_holes = *std::min_element(story.first_blocks.begin(), story.first_blocks.end());
+    const int num_holes = model_.FirstVisibleToken(num_tokens) / destination_cut_.block_size;
     std::vector<std::int32_t> to(num_holes, -1);
-    const std::vector<std::int32_t> taken = destination_.Take(count - num_holes, random_);
+    const std::vector<std::int32_t> taken = destination_.Take(num_destination - num_holes, random_);
     to.insert(to.end(), taken.begin(), taken.end());
-    story.untouched = destination_.Read(to, story.first_blocks, false);
-    for (const int first : story.first_blocks) num_skipped_ += first;
+    story.untouched = ReadDestination(to, story.moved, false);
     story.ticket = receiver_->Reserve(std::move(to), num_tokens, clock_.Now());
     story.ticket.address = "d:1";
     story.receiver_life = receiver_life_;
@@ -244,7 +344,7 @@ class World {
         stories_[stories_.size() - 1 - random_() % std::min<std::size_t>(4, stories_.size())];
     if (story.sender_life != sender_life_ || story.sender_outcomes > 0) return;
     const int count = static_cast<int>(story.source_blocks.size());
-    if (story.next_layer < num_layers_) {
+    if (story.next_layer < model_.num_layers) {
       const int cut = static_cast<int>(random_() % (count + 1));
       sender_->Put(story.key, story.next_layer, 0, cut, clock_.Now());
       sender_->Put(story.key, story.next_layer, cut, count, clock_.Now());
@@ -365,8 +465,8 @@ class World {
                 .incarnation = sender_life_,
                 .expected_worker_id = open.peer.worker_id,
                 .expected_incarnation = open.peer.incarnation,
-                .fingerprint = Fingerprint(),
-                .block_bytes = kBlockBytes,
+                .fingerprint = model_,
+                .cut = source_cut_,
                 .host = {},
                 .ring = {}};
     if (faults_.percent > 0 && Chance(10)) return;  // never answers: the connect deadline runs
@@ -374,7 +474,7 @@ class World {
       sender_->OnLinkDown(open.link, status, clock_.Now());
       return;
     }
-    receiver_->OnLinkUp(Receiving(open.link), "p", "test");
+    receiver_->OnLinkUp(Receiving(open.link), hello, "test");
     sender_->OnLinkUp(open.link, "test", clock_.Now());
     up_.push_back(open.link);
   }
@@ -452,18 +552,33 @@ class World {
     if (Chance(faults_.percent)) header.incarnation ^= 1;
     // Without checksums only an id that nobody has is noticed.
     if (Chance(faults_.percent)) header.transfer_id += checksum_ ? 1 : 1'000'000;
+    const int num_ranks = source_cut_.tensor_parallel_size;
+    if (const int rank = static_cast<int>(random_() % num_ranks);
+        checksum_ && Chance(faults_.percent) &&
+        source_.block_bytes(rank) == source_.block_bytes(header.rank)) {
+      header.rank = static_cast<std::uint16_t>(rank);
+    }
     for (int index = 0; index < header.num_blocks; ++index) {
-      const Copy& copy = put.copies[index];
-      auto to = receiver_->StartCopy(Receiving(link), header, index, clock_.Now());
-      if (!to.ok()) continue;
+      std::vector<BlockCopy> copies;
+      if (!receiver_->StartCopy(Receiving(link), header, index, clock_.Now(), &copies).ok()) {
+        continue;
+      }
       if (Chance(faults_.percent)) Interrupt(link);
-      std::uint8_t bytes[kBlockBytes];
-      std::memcpy(bytes, source_.at(header.layer, copy.source_block), kBlockBytes);
-      const std::uint32_t sent = Crc32c(BlockChecksumSeed(put.header, index), bytes, kBlockBytes);
-      if (identity != 0 && Chance(faults_.percent)) bytes[random_() % kBlockBytes] ^= 1;
-      const std::uint32_t came = Crc32c(BlockChecksumSeed(header, index), bytes, kBlockBytes);
-      std::memcpy(destination_.at(header.layer, *to), bytes, kBlockBytes);
-      receiver_->FinishCopy(header, index, identity == 0 || sent == came);
+      const std::uint8_t* const from = source_.at(put.header.rank, header.layer, put.blocks[index]);
+      Rows bytes(from, from + source_.block_bytes(put.header.rank));
+      const std::uint32_t sent =
+          Crc32c(BlockChecksumSeed(put.header, index), bytes.data(), bytes.size());
+      if (identity != 0 && Chance(faults_.percent)) bytes[random_() % bytes.size()] ^= 1;
+      const std::uint32_t came =
+          Crc32c(BlockChecksumSeed(header, index), bytes.data(), bytes.size());
+      for (const BlockCopy& copy : copies) {
+        std::memcpy(destination_.at(copy.destination_rank, header.layer, copy.destination_block) +
+                        copy.destination_offset,
+                    &bytes[copy.source_offset], copy.bytes);
+      }
+      receiver_->FinishCopy(
+          header, index,
+          identity == 0 || sent == came ? absl::OkStatus() : absl::DataLossError("damaged"));
       FinishWaitingRelease();
       Collect();
     }
@@ -521,10 +636,9 @@ class World {
       ASSERT_EQ(receiver_->num_copying(done.transfer_id), 0);
       story.receiver_ok = done.status.ok();
       if (done.status.ok()) {
-        EXPECT_EQ(destination_.Read(story.ticket.blocks, story.first_blocks, true), story.expected);
-        EXPECT_EQ(destination_.Read(story.ticket.blocks, story.first_blocks, false),
-                  story.untouched);
-        EXPECT_EQ(done.report.bytes, static_cast<std::int64_t>(story.expected.size()));
+        EXPECT_EQ(ReadDestination(story.ticket.blocks, story.moved, true), story.expected);
+        EXPECT_EQ(ReadDestination(story.ticket.blocks, story.moved, false), story.untouched);
+        EXPECT_EQ(done.report.bytes, story.sent_bytes);
         EXPECT_EQ(done.record.first_token.token, RecordOf(story).first_token.token);
       }
       GiveBack(story);
@@ -539,7 +653,7 @@ class World {
       ++story.sender_outcomes;
       story.sender_ok = done.status.ok();
       if (story.sender_ok) {
-        EXPECT_EQ(done.report.bytes, static_cast<std::int64_t>(story.expected.size()));
+        EXPECT_EQ(done.report.bytes, story.sent_bytes);
       }
       source_.Give(story.source_blocks);
       source_.Fill(story.source_blocks, random_);  // reused at once
@@ -551,8 +665,9 @@ class World {
   std::mt19937 random_;
   Faults faults_;
   FakeClock clock_;
-  const int num_layers_;
-  const std::vector<std::int32_t> windows_;
+  KvCut source_cut_;
+  KvCut destination_cut_;
+  const ModelFingerprint model_;
   const bool checksum_;
   Pool source_;
   Pool destination_;

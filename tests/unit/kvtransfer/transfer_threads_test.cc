@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "kvtransfer/host_connector.h"
+#include "kvtransfer/pool_access.h"
 #include "kvtransfer/receive_hub.h"
 #include "kvtransfer/receive_link.h"
 #include "kvtransfer/send_driver.h"
@@ -20,9 +22,8 @@ namespace baton::kvtransfer {
 namespace {
 
 constexpr int kLayers = 3;
-constexpr int kBlocksEach = 4;
+constexpr int kTokensEach = 16;
 constexpr int kTransfers = 24;
-constexpr std::size_t kBlockBytes = 3000;
 
 // Dials one receiver; any of its streams can be cut.
 class LoopbackNetwork {
@@ -53,19 +54,28 @@ class LoopbackNetwork {
   std::vector<std::shared_ptr<LoopbackStream>> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
-class TransferThreadsTest : public ::testing::TestWithParam<const char*> {
+struct Setting {
+  const char* name;
+  const char* transport;
+  KvCut source;
+  KvCut destination;
+};
+
+class TransferThreadsTest : public ::testing::TestWithParam<Setting> {
  protected:
   TransferThreadsTest()
-      : source_(kLayers, kTransfers * kBlocksEach, kBlockBytes),
-        destination_(kLayers, kTransfers * kBlocksEach, kBlockBytes),
+      : source_(TestFingerprint(kLayers), GetParam().source,
+                kTransfers * GetParam().source.BlocksFor(kTokensEach)),
+        destination_(TestFingerprint(kLayers), GetParam().destination,
+                     kTransfers * GetParam().destination.BlocksFor(kTokensEach)),
         hub_(std::make_shared<ReceiveHub>(
             ReceiveHub::Options{
                 .table = {.worker_id = "d-0",
                           .incarnation = 5,
                           .fingerprint = TestFingerprint(kLayers),
-                          .block_bytes = kBlockBytes,
+                          .cut = destination_.cut(),
                           .limits = {.lease = absl::Seconds(20), .max_age = absl::Minutes(1)}},
-                .memory = destination_.memory()},
+                .writer = NewHostPoolAccess(destination_.memory())->NewWriter()},
             TransferReceiver::Callbacks{
                 .on_complete = [this](
                                    std::uint64_t id, const HandoffRecord&,
@@ -81,7 +91,7 @@ class TransferThreadsTest : public ::testing::TestWithParam<const char*> {
         HostConnector::Options{.worker_id = "p-0",
                                .incarnation = 4,
                                .fingerprint = TestFingerprint(kLayers),
-                               .transport = GetParam(),
+                               .transport = GetParam().transport,
                                .ring_slots = 2,
                                .max_frame_bytes = 16384},
         [this](const std::string&, std::size_t, FrameStream::Events events) {
@@ -90,38 +100,41 @@ class TransferThreadsTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(connector->RegisterMemory(source_.memory()).ok());
     sender_ = std::make_unique<SendDriver>(
         SendDriver::Options{.table = {.fingerprint = TestFingerprint(kLayers),
-                                      .layout = LayoutOf(TestFingerprint(kLayers), kBlockBytes),
-                                      .num_blocks = kTransfers * kBlocksEach,
-                                      .max_frame_bytes = 2 * kBlockBytes,
+                                      .cut = source_.cut(),
+                                      .num_blocks = source_.memory().num_blocks,
+                                      .max_frame_bytes = 2 * source_.block_bytes(),
                                       .checksum = true}},
         std::move(connector), clock_);
   }
-  static std::vector<std::int32_t> BlocksOf(int transfer) {
-    std::vector<std::int32_t> blocks(kBlocksEach);
-    for (int i = 0; i < kBlocksEach; ++i) blocks[i] = transfer * kBlocksEach + i;
+  static std::vector<std::int32_t> BlocksOf(const TestPool& pool, int transfer) {
+    std::vector<std::int32_t> blocks(pool.cut().BlocksFor(kTokensEach));
+    std::iota(blocks.begin(), blocks.end(), transfer * static_cast<int>(blocks.size()));
     return blocks;
   }
   void BeginAll() {
     for (int i = 0; i < kTransfers; ++i) {
-      tickets_.push_back(hub_->Reserve(BlocksOf(i), kBlocksEach * 16));
+      tickets_.push_back(hub_->Reserve(BlocksOf(destination_, i), kTokensEach));
       tickets_[i].address = "loopback";
-      keys_.push_back(sender_->Begin(tickets_[i], BlocksOf(i),
+      keys_.push_back(sender_->Begin(tickets_[i], BlocksOf(source_, i),
                                      [this](std::uint64_t key, const absl::Status& status,
                                             const SendReport&) { sent_.Add(key, status); }));
     }
   }
   void PutAndComplete(int i) {
+    const int num_blocks = source_.cut().BlocksFor(kTokensEach);
     for (int layer = 0; layer < kLayers; ++layer) {
-      sender_->PutLayer(keys_[i], layer, 0, kBlocksEach / 2);
-      sender_->PutLayer(keys_[i], layer, kBlocksEach / 2, kBlocksEach);
+      sender_->PutLayer(keys_[i], layer, 0, num_blocks / 2);
+      sender_->PutLayer(keys_[i], layer, num_blocks / 2, num_blocks);
     }
     sender_->Complete(keys_[i], {});
   }
+  std::byte* FirstBlockOf(int transfer) {
+    return destination_.at(0, BlocksOf(destination_, transfer)[0]);
+  }
   void ExpectEqual(int transfer) {
     for (int layer = 0; layer < kLayers; ++layer) {
-      for (const int block : BlocksOf(transfer)) {
-        ASSERT_TRUE(source_.SameBlock(layer, block, destination_, block));
-      }
+      ASSERT_TRUE(source_.SameTokens(layer, 0, kTokensEach, BlocksOf(source_, transfer),
+                                     destination_, BlocksOf(destination_, transfer)));
     }
   }
 
@@ -130,7 +143,8 @@ class TransferThreadsTest : public ::testing::TestWithParam<const char*> {
   TestPool destination_;
   Outcomes sent_;
   Outcomes received_;
-  const ReceiveLink::Options link_options_{.worker_id = "d-0", .incarnation = 5};
+  const ReceiveLink::Options link_options_{
+      .worker_id = "d-0", .incarnation = 5, .cut = GetParam().destination};
   std::shared_ptr<ReceiveHub> hub_;
   LoopbackNetwork network_;
   std::unique_ptr<SendDriver> sender_;  // goes first: it waits for its links
@@ -168,7 +182,7 @@ TEST_P(TransferThreadsTest, CancelsAndCutsRaceWithTheBytes) {
         if (random() % 4 != 0) continue;
         hub_->Release(tickets_[i].transfer_id);
         released[i] = !received_.Has(tickets_[i].transfer_id);
-        if (released[i]) std::memset(destination_.at(0, i * kBlocksEach), 0x33, kBlockBytes);
+        if (released[i]) std::memset(FirstBlockOf(i), 0x33, destination_.block_bytes());
       }
     });
     std::thread router([&] {
@@ -190,7 +204,7 @@ TEST_P(TransferThreadsTest, CancelsAndCutsRaceWithTheBytes) {
       if (!status.ok() && !released[i]) hub_->Release(id);  // it may never have begun
       if (released[i]) {
         EXPECT_EQ(received_.count(id), 0);
-        EXPECT_EQ(*destination_.at(0, i * kBlocksEach), std::byte{0x33});
+        EXPECT_EQ(*FirstBlockOf(i), std::byte{0x33});
       } else if (status.ok()) {
         EXPECT_TRUE(received_.Wait(id).ok());
         EXPECT_EQ(received_.count(id), 1);
@@ -209,8 +223,12 @@ TEST_P(TransferThreadsTest, DestroyingTheSenderTellsEveryOwner) {
   for (int i = 0; i < kTransfers; ++i) EXPECT_EQ(sent_.count(keys_[i]), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransferThreadsTest, ::testing::Values("grpc", "shm"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, TransferThreadsTest,
+                         ::testing::Values(Setting{"grpc", "grpc", {4, 1}, {4, 1}},
+                                           Setting{"shm", "shm", {4, 1}, {4, 1}},
+                                           Setting{"grpc_unequal", "grpc", {4, 2}, {8, 3}},
+                                           Setting{"shm_unequal", "shm", {8, 4}, {2, 2}}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace baton::kvtransfer

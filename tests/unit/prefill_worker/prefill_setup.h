@@ -46,7 +46,8 @@ class PrefillSetup {
                .max_waiting = options.max_waiting,
                .max_context = options.max_context,
                .vocab_size = kVocab,
-               .fingerprint = {"model", "f32", "f32", kLayers, 1, 8, kBlockSize}},
+               .fingerprint = {"model", "f32", "f32", kLayers, 1, 8, {}},
+               .cut = {.block_size = kBlockSize}},
         scheduler(limits, {.clock = &clock,
                            .allocator = &allocator,
                            .sender = &sender,
@@ -65,9 +66,10 @@ class PrefillSetup {
     prefill.ticket.transfer_id = 1;
     prefill.ticket.worker_id = "d0";
     prefill.ticket.num_tokens = num_tokens;
-    prefill.ticket.blocks.resize(BlocksFor(num_tokens, kBlockSize));
+    prefill.ticket.blocks.resize(limits.cut.BlocksFor(num_tokens));
     std::iota(prefill.ticket.blocks.begin(), prefill.ticket.blocks.end(), 0);
     prefill.ticket.fingerprint = limits.fingerprint;
+    prefill.ticket.cut = limits.cut;
     return prefill;
   }
 

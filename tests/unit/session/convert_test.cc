@@ -19,8 +19,8 @@ class RandomMessages {
   WorkerMessage Worker() {
     switch (random_() % 7) {
       case 0:
-        return Hello{Id(), random_(), Role(), Fingerprint(), Id(),
-                     Id(), Size(),    Size(), Size(),        Size()};
+        return Hello{Id(),   random_(), Role(), Fingerprint(), Id(), Id(),
+                     Size(), Size(),    Size(), Size(),        Cut()};
       case 1:
         return Heartbeat{Load()};
       case 2:
@@ -62,8 +62,7 @@ class RandomMessages {
   }
   WorkerRole Role() { return static_cast<WorkerRole>(random_() % 3); }
   ModelFingerprint Fingerprint() {
-    ModelFingerprint fingerprint{
-        Id(), Id(), Id(), Size(), Size(), Size(), 1 + static_cast<int>(random_() % 64), {}};
+    ModelFingerprint fingerprint{Id(), Id(), Id(), Size(), Size(), Size(), {}};
     if (random_() % 2 == 0) return fingerprint;
     fingerprint.num_layers = 1 + static_cast<int>(random_() % 4);
     for (int i = 0; i < fingerprint.num_layers; ++i) {
@@ -71,17 +70,21 @@ class RandomMessages {
     }
     return fingerprint;
   }
+  KvCut Cut() {
+    return {.block_size = 1 + static_cast<int>(random_() % 64),
+            .tensor_parallel_size = 1 + static_cast<int>(random_() % 8)};
+  }
   std::vector<std::int32_t> Counts(std::size_t size) {
     std::vector<std::int32_t> counts(size);
     for (std::int32_t& count : counts) count = Count();
     return counts;
   }
   TransferTicket Ticket() {
-    TransferTicket ticket{random_(), Id(), random_(), Time(), Id(), 0, {}, Fingerprint()};
+    TransferTicket ticket{random_(), Id(), random_(), Time(), Id(), 0, {}, Fingerprint(), Cut()};
     ticket.num_tokens = 1 + random_() % 500;
-    const int block_size = ticket.fingerprint.block_size;
-    ticket.blocks = Counts((ticket.num_tokens + block_size - 1) / block_size);
-    const int num_holes = ticket.fingerprint.FirstVisibleBlock(ticket.num_tokens);
+    ticket.blocks = Counts(ticket.cut.BlocksFor(ticket.num_tokens));
+    const int num_holes =
+        ticket.fingerprint.FirstVisibleToken(ticket.num_tokens) / ticket.cut.block_size;
     std::fill(ticket.blocks.begin(), ticket.blocks.begin() + num_holes, -1);
     return ticket;
   }
@@ -241,7 +244,7 @@ v1::RouterMessage PrefillWithAHole(const std::vector<std::int32_t>& windows) {
   ticket.set_num_tokens(10);
   const std::vector<std::int32_t> blocks = {-1, 5, 6};
   ticket.mutable_blocks()->Assign(blocks.begin(), blocks.end());
-  ticket.mutable_fingerprint()->set_block_size(4);
+  ticket.mutable_cut()->set_block_size(4);
   ticket.mutable_fingerprint()->set_num_layers(2);
   ticket.mutable_fingerprint()->mutable_windows()->Assign(windows.begin(), windows.end());
   return wire;

@@ -23,7 +23,8 @@ Hello TestHello(const std::string& worker_id) {
   hello.worker_id = worker_id;
   hello.incarnation = 7;
   hello.role = WorkerRole::kPrefill;
-  hello.fingerprint = {"abc", "fast", "f16", 2, 1, 8, 16};
+  hello.fingerprint = {"abc", "fast", "f16", 2, 1, 8, {}};
+  hello.cut = {.block_size = 16};
   hello.vocab_size = 100;
   hello.max_context = 64;
   hello.max_sequences = 4;

@@ -70,8 +70,10 @@ TEST(EngineHostTest, LoadsTheTinyModelAndSaysWhatItIs) {
   EXPECT_EQ((*host)->fingerprint().num_layers, (*host)->num_layers());
   EXPECT_FALSE((*host)->fingerprint().model.empty());
   const kvtransfer::KvMemory memory = (*host)->transfer_memory();
-  EXPECT_EQ(static_cast<int>(memory.layers.size()), (*host)->num_layers());
-  EXPECT_EQ(memory.block_bytes, (*host)->layout().block_bytes());
+  ASSERT_EQ(memory.ranks.size(), 1u);
+  EXPECT_EQ(static_cast<int>(memory.ranks[0].layers.size()), (*host)->num_layers());
+  EXPECT_EQ(memory.ranks[0].block_bytes, (*host)->layout().block_bytes());
+  EXPECT_EQ(memory.cut(), (*host)->cut());
 }
 
 TEST(EngineHostTest, StatesEachLayersWindowWhereThereIsOne) {

@@ -12,7 +12,8 @@ namespace {
 session::Hello TestHello() {
   session::Hello hello;
   hello.worker_id = "w";
-  hello.fingerprint = {"m", "fast", "f16", 1, 1, 1, 16};
+  hello.fingerprint = {"m", "fast", "f16", 1, 1, 1, {}};
+  hello.cut = {.block_size = 16};
   hello.vocab_size = hello.max_context = hello.max_sequences = hello.num_blocks = 1;
   return hello;
 }

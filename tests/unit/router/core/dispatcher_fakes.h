@@ -88,7 +88,7 @@ inline session::Hello MakeHello(std::string id, session::WorkerRole role) {
   hello.incarnation = 1;
   hello.role = role;
   hello.fingerprint.model = "m";
-  hello.fingerprint.block_size = 16;
+  hello.cut.block_size = 16;
   hello.max_context = 1000;
   hello.num_blocks = 100;
   return hello;

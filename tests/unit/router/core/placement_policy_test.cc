@@ -63,9 +63,7 @@ TEST_F(LeastLoadedPolicyTest, PrefersAWorkerWithRoomForThePrompt) {
 TEST_F(LeastLoadedPolicyTest, APromptHandedOverNeedsRoomOnlyForWhatWindowsShow) {
   for (const SessionId session : {1, 2}) {
     Add(session, session == 1 ? WorkerRole::kPrefill : WorkerRole::kDecode);
-    ModelFingerprint& fingerprint = registry_.Find(session)->hello.fingerprint;
-    fingerprint.block_size = 16;
-    fingerprint.windows = {32, 64};
+    registry_.Find(session)->hello.fingerprint.windows = {32, 64};
   }
   // Position 900 sees from 837 on: 5 of the 57 blocks. Busier, so it is chosen only for its room.
   registry_.Find(2)->load.blocks.free = 5;
@@ -99,11 +97,21 @@ TEST_F(LeastLoadedPolicyTest, RefusesWhatNoWorkerCanEverHold) {
 }
 
 TEST_F(LeastLoadedPolicyTest, PairsOnlyEqualFingerprints) {
-  Add(1, WorkerRole::kPrefill).hello.fingerprint.block_size = 32;
+  Add(1, WorkerRole::kPrefill).hello.fingerprint.kv_dtype = "other";
   Worker& decode = Add(2, WorkerRole::kDecode);
   EXPECT_FALSE(policy_->PlaceDecode({20, 40}, registry_).ok());
 
   Add(3, WorkerRole::kPrefill);
+
+  EXPECT_EQ(policy_->PlacePrefill({20, 40}, decode, registry_).value(), 3u);
+}
+
+TEST_F(LeastLoadedPolicyTest, PairsWorkersWhoseCutsOfTheCacheFit) {
+  Add(1, WorkerRole::kPrefill).hello.cut = {.block_size = 24};
+  Worker& decode = Add(2, WorkerRole::kDecode);
+  EXPECT_FALSE(policy_->PlaceDecode({20, 40}, registry_).ok());
+
+  Add(3, WorkerRole::kPrefill).hello.cut = {.block_size = 64, .tensor_parallel_size = 4};
 
   EXPECT_EQ(policy_->PlacePrefill({20, 40}, decode, registry_).value(), 3u);
 }
