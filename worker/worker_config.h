@@ -64,7 +64,8 @@ struct WorkerConfig {
     field(max_waiting, "max-waiting", {.min = 1, .max = 100000},
           "Requests that may queue for blocks or a place in a step; beyond it they are refused.");
     field(block_size, "block-size", {.unit = "tokens", .min = 1, .max = 256},
-          "Tokens per KV block. Part of the fingerprint: prefill and decode workers must agree.");
+          "Tokens per KV block. Prefill and decode workers may differ if one is a multiple of the "
+          "other.");
     field(kv_blocks, "kv-blocks", {.unit = "blocks", .min = 0, .max = 1 << 24},
           "KV blocks of the pool; 0 derives the number from kv-memory.");
     field(kv_memory, "kv-memory", {.unit = "bytes", .min = 0},

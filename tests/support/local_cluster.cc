@@ -33,6 +33,23 @@ absl::StatusOr<HttpResult> OneRequest(int port, std::string_view method, std::st
   return client.Do(method, path, body);
 }
 
+// Waits until the child has told its ready values; false when it died or takes too long.
+bool AwaitReady(cli::ChildProcess& child, std::map<std::string, std::string>* ready) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  while (child.ready_fd() >= 0 && absl::Now() < deadline) {
+    pollfd fd = {child.ready_fd(), POLLIN, 0};
+    poll(&fd, 1, 100);
+    if (fd.revents != 0 && child.ReadReady(*ready)) return true;
+  }
+  return false;
+}
+
+void End(const cli::ChildProcess& child, int signal) {
+  child.Signal(signal);
+  int status = 0;
+  waitpid(child.pid(), &status, 0);
+}
+
 }  // namespace
 
 std::string TinyModelPath() {
@@ -49,28 +66,47 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
       cli::ChildProcess::Spawn(Environment("BATON_BINARY", BATON_BINARY), args, environment);
   if (!serve.ok()) return serve.status();
   std::map<std::string, std::string> ready;
-  const absl::Time deadline = absl::Now() + absl::Seconds(120);
-  while (serve->ready_fd() >= 0 && absl::Now() < deadline) {
-    pollfd fd = {serve->ready_fd(), POLLIN, 0};
-    poll(&fd, 1, 100);
-    if (fd.revents != 0 && serve->ReadReady(ready)) {
-      return std::unique_ptr<LocalCluster>(new LocalCluster(*std::move(serve), std::move(ready)));
-    }
+  if (AwaitReady(*serve, &ready)) {
+    return std::unique_ptr<LocalCluster>(
+        new LocalCluster(model, *std::move(serve), std::move(ready)));
   }
-  serve->Signal(SIGTERM);
-  int status = 0;
-  waitpid(serve->pid(), &status, 0);
+  End(*serve, SIGTERM);
   return absl::UnavailableError("the cluster did not become ready; see its output above");
 }
 
-LocalCluster::LocalCluster(cli::ChildProcess serve, std::map<std::string, std::string> ready)
-    : serve_(std::move(serve)), ready_(std::move(ready)) {}
+absl::Status LocalCluster::Join(const std::string& command, const std::string& id,
+                                const std::vector<std::string>& flags) {
+  std::vector<std::string> args = {
+      command,
+      "--model=" + model_,
+      "--worker-id=" + id,
+      "--host=127.0.0.1",
+      "--admin-port=0",
+      "--threads=1",
+      absl::StrCat("--routers=127.0.0.1:", Port("router", "session_port"))};
+  args.insert(args.end(), flags.begin(), flags.end());
+  auto worker = cli::ChildProcess::Spawn(Environment("BATON_BINARY", BATON_BINARY), args, {});
+  if (!worker.ok()) return worker.status();
+  std::map<std::string, std::string> ready;
+  if (!AwaitReady(*worker, &ready)) {
+    End(*worker, SIGKILL);
+    return absl::UnavailableError(absl::StrCat(id, " did not become ready; see its output above"));
+  }
+  for (const auto& [key, value] : ready) ready_[absl::StrCat(id, ".", key)] = value;
+  joined_.push_back(*std::move(worker));
+  return absl::OkStatus();
+}
+
+LocalCluster::LocalCluster(std::string model, cli::ChildProcess serve,
+                           std::map<std::string, std::string> ready)
+    : model_(std::move(model)), serve_(std::move(serve)), ready_(std::move(ready)) {}
 
 LocalCluster::~LocalCluster() { Stop(); }
 
 int LocalCluster::Stop(absl::Duration patience) {
   if (!running_) return -1;
   running_ = false;
+  for (const cli::ChildProcess& worker : joined_) End(worker, SIGKILL);
   serve_.Signal(SIGTERM);
   int status = 0;
   pid_t done = 0;

@@ -30,6 +30,12 @@ class LocalCluster {
   // SIGTERM, then SIGKILL if it lingers.
   ~LocalCluster();
 
+  // Starts one more worker, which registers with the cluster's router on its own: `command` is
+  // "prefill" or "decode", `flags` its own. Known as `id` from then on, like the others. Dies with
+  // the cluster.
+  absl::Status Join(const std::string& command, const std::string& id,
+                    const std::vector<std::string>& flags);
+
   int http_port() const { return Port("router", "http_port"); }
   int grpc_port() const { return Port("router", "grpc_port"); }
   // What `process` ("router", "prefill-0") reported under `key` when it became ready.
@@ -49,8 +55,11 @@ class LocalCluster {
   int Stop(absl::Duration patience = absl::Seconds(40));
 
  private:
-  LocalCluster(cli::ChildProcess serve, std::map<std::string, std::string> ready);
+  LocalCluster(std::string model, cli::ChildProcess serve,
+               std::map<std::string, std::string> ready);
+  const std::string model_;
   cli::ChildProcess serve_;
+  std::vector<cli::ChildProcess> joined_;
   std::map<std::string, std::string> ready_;
   bool running_ = true;
 };
