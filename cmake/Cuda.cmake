@@ -31,6 +31,11 @@ add_library(baton_cuda_headers INTERFACE)
 add_library(baton::cuda_headers ALIAS baton_cuda_headers)
 target_include_directories(baton_cuda_headers SYSTEM INTERFACE ${BATON_CUDA_INCLUDE} ${BATON_NCCL_INCLUDE})
 
+# How kernels are compiled for the host: 16-byte loads of types that are not what lies there, as on
+# the device.
+set(BATON_EMULATED_KERNEL_OPTIONS
+  -mavx2 -mfma -mf16c -fno-strict-aliasing -Wno-unknown-pragmas -Wno-pedantic)
+
 # baton_cuda_kernels(NAME SOURCES a.cu ...): the kernels of a folder.
 #   baton::NAME_emulated  compiled by g++, links the emulation
 #   baton::NAME_device    compiled by nvcc, links the CUDA runtime; where nvcc was found
@@ -46,8 +51,7 @@ function(baton_cuda_kernels name)
   add_library(baton::${name}_emulated ALIAS baton_${name}_emulated)
   target_link_libraries(baton_${name}_emulated PUBLIC baton_options baton::gpu baton::cuda_emulation)
   target_compile_definitions(baton_${name}_emulated PRIVATE BATON_CUDA_EMULATION)
-  target_compile_options(baton_${name}_emulated PRIVATE
-    -x c++ -mavx2 -mfma -mf16c -fno-strict-aliasing -Wno-unknown-pragmas -Wno-pedantic)
+  target_compile_options(baton_${name}_emulated PRIVATE -x c++ ${BATON_EMULATED_KERNEL_OPTIONS})
   if(NOT BATON_NVCC)
     return()
   endif()

@@ -14,10 +14,10 @@ struct MatmulDescription {
   cublasOperation_t transpose_a, transpose_b;
   cublasLtEpilogue_t epilogue;
   cublasLtPointerMode_t pointer_mode;
-  cudaDataType_t bias_type;  // kSameAsOutput unless set
+  std::int32_t bias_type;  // a cudaDataType_t, or kSameAsOutput
   const void* bias;
 };
-inline constexpr auto kSameAsOutput = static_cast<cudaDataType_t>(-1);
+inline constexpr std::int32_t kSameAsOutput = -1;
 
 struct MatrixLayout {
   std::uint64_t magic;

@@ -15,6 +15,13 @@ extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack, const void* stack, std::size_t bytes);
 void __sanitizer_finish_switch_fiber(void* fake_stack, const void** stack, std::size_t* bytes);
 void __asan_unpoison_memory_region(void const volatile* begin, std::size_t bytes);
+// The message of a failure is built on the fiber that is then abandoned, without destructors.
+const char* __lsan_default_suppressions();
+const char* __lsan_default_suppressions() {
+  return "leak:cuda_emulation::BlockSync\nleak:cuda_emulation::WarpCollective\n"
+         "leak:cuda_emulation::StaticShared\nleak:cuda_emulation::CopyAsync\n"
+         "leak:cuda_emulation::DeviceFail\nleak:baton::gpu::DeviceAssert\n";
+}
 #endif
 #if defined(CUDA_EMULATION_TSAN)
 void* __tsan_get_current_fiber();

@@ -18,6 +18,8 @@ namespace {
 struct Streams {
   std::mutex mutex;
   std::set<cudaStream_t> live;
+  // Of destroyed streams, whose work goes on: the device is not idle before it is done.
+  std::vector<std::weak_ptr<StreamQueue>> closed;
 };
 Streams& TheStreams() {
   static auto* streams = new Streams;
@@ -31,6 +33,11 @@ std::vector<std::shared_ptr<StreamQueue>> QueuesOf(int device, bool blocking_onl
     if (stream->queue->device() != device) continue;
     if (blocking_only && (stream->flags & cudaStreamNonBlocking) != 0) continue;
     queues.push_back(stream->queue);
+  }
+  std::erase_if(TheStreams().closed, [](const auto& queue) { return queue.expired(); });
+  for (const auto& closed : TheStreams().closed) {
+    auto queue = closed.lock();
+    if (queue != nullptr && queue->device() == device && !blocking_only) queues.push_back(queue);
   }
   return queues;
 }
@@ -192,6 +199,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   {
     const std::lock_guard lock(cuda_emulation::TheStreams().mutex);
     cuda_emulation::TheStreams().live.erase(stream);
+    cuda_emulation::TheStreams().closed.push_back(stream->queue);
   }
   stream->queue->Close();
   delete stream;
