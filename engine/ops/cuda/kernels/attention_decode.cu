@@ -31,7 +31,7 @@ template <class T, int kColumns>
 __device__ __forceinline__ void StoreResult(const AttentionArguments<T>& a, const DecodeItem& item,
                                             const SequenceRows& rows, int kv_head,
                                             const WarpSums<kColumns>& sums) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const SplitRange splits = SplitsOf(rows, a.window);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, kDim <= 64 ? 4 : 3)
   using Shared = DecodeShared<T, kDim>;
   constexpr int kKeys = TileKeys(kDim), kColumns = kDim / kWarps;
   Shared& shared = *gpu::DynamicSharedMemory<Shared>();
-  const int kv_head = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x) / 32;
+  const int kv_head = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x / 32);
   const SplitLayout splits = SplitLayout::For(a.window);
 
   const int num_items = a.plan.counts->decode_items;

@@ -9,12 +9,12 @@ namespace baton::engine::cuda {
 
 template <int kDim>
 struct SharedRows {
-  static constexpr int kChunks = kDim / 8;
+  static constexpr unsigned kChunks = kDim / 8;
   // Element offset of a chunk. Eight chunks are 128 bytes, all banks: with a multiple of 8 chunks
   // in a row every row begins at bank 0 and the chunk is moved by the row; with an odd multiple of
   // 4, every second row does.
-  static __device__ __forceinline__ int At(int row, int chunk) {
-    const int moved = kChunks % 8 == 0 ? chunk ^ row % 8 : chunk ^ row / 2 % 4;
+  static __device__ __forceinline__ unsigned At(unsigned row, unsigned chunk) {
+    const unsigned moved = kChunks % 8 == 0 ? chunk ^ row % 8 : chunk ^ row / 2 % 4;
     return row * kDim + moved * 8;
   }
 };
@@ -36,12 +36,11 @@ class KvLoader {
   static constexpr int kPasses = kKeys * kChunks / kThreads;
   static_assert(kKeys * kChunks % kThreads == 0);
 
-  __device__ KvLoader(const AttentionArguments<T>& a, int sequence, int kv_head, int begin, int end)
-      : table_(a.block_tables + static_cast<std::size_t>(sequence) * a.max_blocks),
-        head_(a.kv + (static_cast<std::size_t>(kv_head) * a.head_dim << a.block_shift)),
-        to_values_(static_cast<std::size_t>(a.num_kv_heads) * a.head_dim << a.block_shift),
-        head_dim_(a.head_dim),
-        block_shift_(a.block_shift),
+  __device__ __forceinline__ KvLoader(const AttentionArguments<T>& arguments, int sequence,
+                                      int kv_head, int begin, int end)
+      : a_(arguments),
+        table_(sequence * arguments.max_blocks),
+        head_(kv_head * arguments.head_dim << arguments.block_shift),
         begin_(begin),
         end_(end) {}
 
@@ -52,36 +51,48 @@ class KvLoader {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
       const int position = base + Row(pass);
-      blocks_[pass] = position >= begin_ && position < end_ ? table_[position >> block_shift_] : -1;
+      blocks_[pass] = position >= begin_ && position < end_
+                          ? a_.block_tables[table_ + (position >> a_.block_shift)]
+                          : -1;
     }
   }
   // Starts to copy the tile looked up last. The caller commits and waits.
   __device__ __forceinline__ void Load(KvTile<T, kDim>& tile) const {
+    // From a key to its value, half of a block.
+    const int to_value = a_.num_kv_heads * a_.head_dim << a_.block_shift;
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
       const int row = Row(pass), chunk = Chunk(pass);
-      const int offset = (base_ + row) & ((1 << block_shift_) - 1);
-      const bool valid = blocks_[pass] >= 0 && chunk * 8 < head_dim_;
-      const T* from = head_;
-      if (valid) from += 2 * to_values_ * blocks_[pass] + offset * head_dim_ + chunk * 8;
-      const int at = SharedRows<kDim>::At(row, chunk);
+      const int in_block = (base_ + row) & ((1 << a_.block_shift) - 1);
+      const bool valid = blocks_[pass] >= 0 && chunk * 8 < a_.head_dim;
+      const T* from = a_.kv;
+      if (valid) {
+        from += static_cast<std::size_t>(blocks_[pass]) * (2 * to_value) + head_ +
+                in_block * a_.head_dim + chunk * 8;
+      }
+      const unsigned at = SharedRows<kDim>::At(row, chunk);
       gpu::CopyAsync16(&tile.k[at], from, valid ? 16 : 0);
-      gpu::CopyAsync16(&tile.v[at], valid ? from + to_values_ : from, valid ? 16 : 0);
+      gpu::CopyAsync16(&tile.v[at], valid ? from + to_value : from, valid ? 16 : 0);
     }
   }
 
  private:
+  // The thread's part of a pass. Where threads are whole rows, the chunk is the same in each.
   static __device__ __forceinline__ int Row(int pass) {
-    return (static_cast<int>(threadIdx.x) + pass * kThreads) / kChunks;
+    if constexpr (kThreads % kChunks == 0) {
+      return static_cast<int>(threadIdx.x / kChunks) + pass * (kThreads / kChunks);
+    }
+    return static_cast<int>((threadIdx.x + pass * kThreads) / kChunks);
   }
   static __device__ __forceinline__ int Chunk(int pass) {
-    return (static_cast<int>(threadIdx.x) + pass * kThreads) % kChunks;
+    if constexpr (kThreads % kChunks == 0) return static_cast<int>(threadIdx.x % kChunks);
+    return static_cast<int>((threadIdx.x + pass * kThreads) % kChunks);
   }
 
-  const int* table_;
-  const T* head_;
-  std::size_t to_values_;  // from a key to its value; half of a block
-  int head_dim_, block_shift_, begin_, end_;
+  const AttentionArguments<T>& a_;
+  int table_;  // index of the sequence's first block
+  int head_;   // elements from a block to the head's keys
+  int begin_, end_;
   int base_ = 0;
   int blocks_[kPasses];
 };

@@ -3,16 +3,17 @@
 // and key on the tensor cores, bytes 4 * dim per key and block, from L2 except the first time.
 // A tile of 64 keys (32 above 128 elements) is used while the next one is copied.
 //
-// A warp keeps its queries (dim / 4 registers a lane; in shared memory above 128 elements), 16 x 64
-// products (32) and 16 x dim outputs (dim / 2) in registers. At the end of a split of the keys the
-// outputs are merged into those of the splits before, which lie in shared memory, a lane's own in
-// its own place: 2 * 4 * dim bytes a row each 512 keys or more, some 6 % of the tile traffic.
+// A warp keeps 16 x 64 products (32 registers a lane), 16 x dim outputs (dim / 2) and its queries
+// (dim / 4) in registers; the queries stay in shared memory above 128 elements, for want of
+// registers, and at 64, where that lets two blocks share an SM. At the end of a split of the keys
+// the outputs are merged into those of the splits before, which lie in shared memory, a lane's own
+// in its own place: 8 * dim bytes a row each 512 keys or more, some 6 % of the tile traffic.
 //
-//   dim   threads  shared memory   blocks an SM at 227 / 163 KiB
-//   64    256       64 KiB         3 / 2 (registers allow 2)
-//   96    256       96 KiB         2 / 1
-//   128   256      128 KiB         1 / 1
-//   256   128      160 KiB         1 / 1
+//   dim   threads   shared memory   blocks an SM at 227 / 163 KiB
+//   64    256        84 KiB         2 / 1
+//   96    256       100 KiB         2 / 1 (registers allow 1)
+//   128   256       132 KiB         1 / 1
+//   256   128       162 KiB         1 / 1
 #include "engine/ops/cuda/kernels/attention_walk.h"
 
 namespace baton::engine::cuda {
@@ -21,10 +22,10 @@ namespace {
 template <class T, int kDim>
 struct PrefillShared {
   static constexpr int kRows = PrefillTileRows(kDim), kThreads = kRows / 16 * 32;
-  static constexpr bool kQueriesInPlace = kDim > 128;
+  static constexpr bool kQueriesInPlace = kDim == 64 || kDim > 128;
   TileBuffers<T, kDim> buffers;
-  // Outputs of the splits before; the queries on their way to registers before that.
-  float4 outputs[kDim / 8][kThreads];
+  // Outputs of the splits before, then m and l; the queries on their way to registers before that.
+  float4 outputs[kDim / 8 + 1][kThreads];
   alignas(16) T queries_in_place[kQueriesInPlace ? kRows * kDim : 8];
 
   __device__ T* queries() {
@@ -32,7 +33,7 @@ struct PrefillShared {
   }
 };
 
-// The merged splits of a lane's rows: outputs in shared memory, the rest here.
+// The merged splits of a lane's rows, in its own places of shared memory.
 template <int kDim, int kThreads>
 class MergedSplits {
  public:
@@ -47,8 +48,7 @@ class MergedSplits {
       const float(&o)[4] = sums.o[n];
       outputs_[n][threadIdx.x] = float4{o[0], o[1], o[2], o[3]};
     }
-    m_[0] = sums.m[0], m_[1] = sums.m[1];
-    l_[0] = sums.l[0], l_[1] = sums.l[2];
+    outputs_[kDim / 8][threadIdx.x] = float4{sums.m[0], sums.m[1], sums.l[0], sums.l[2]};
     sums.Clear();
   }
   // Makes `sums` those of all splits.
@@ -58,8 +58,9 @@ class MergedSplits {
 
  private:
   __device__ __forceinline__ void MergeInto(WarpSums<kDim>& sums) const {
-    const Merge merges[2] = {Merge::Of(m_[0], l_[0], sums.m[0], sums.l[0]),
-                             Merge::Of(m_[1], l_[1], sums.m[1], sums.l[2])};
+    const float4 m_and_l = outputs_[kDim / 8][threadIdx.x];
+    const Merge merges[2] = {Merge::Of(m_and_l.x, m_and_l.z, sums.m[0], sums.l[0]),
+                             Merge::Of(m_and_l.y, m_and_l.w, sums.m[1], sums.l[2])};
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const float4 earlier = outputs_[n][threadIdx.x];
@@ -78,14 +79,13 @@ class MergedSplits {
 
   float4 (*outputs_)[kThreads];
   bool any_ = false;
-  float m_[2], l_[2];
 };
 
 template <class T, int kDim>
 __device__ __forceinline__ void StoreOutput(const AttentionArguments<T>& a,
                                             const SequenceRows& rows, int kv_head, int first_packed,
                                             const WarpSums<kDim>& sums) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int packed = first_packed + lane / 4 + 8 * h, token = packed / a.group;
@@ -105,14 +105,14 @@ __device__ __forceinline__ void StoreOutput(const AttentionArguments<T>& a,
 }
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(PrefillShared<T, kDim>::kThreads, kDim <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(PrefillShared<T, kDim>::kThreads, kDim == 64 ? 2 : 1)
     AttentionBlockPerRowTile(AttentionArguments<T> a) {
   using Shared = PrefillShared<T, kDim>;
   using Queries =
       std::conditional_t<Shared::kQueriesInPlace, QueriesInPlace<T, kDim>, QueryRegisters<T, kDim>>;
   constexpr int kThreads = Shared::kThreads, kKeys = TileKeys(kDim);
   Shared& shared = *gpu::DynamicSharedMemory<Shared>();
-  const int kv_head = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x) / 32;
+  const int kv_head = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x / 32);
   const SplitLayout splits = SplitLayout::For(a.window);
 
   const int num_items = a.plan.counts->prefill_items;
@@ -145,7 +145,10 @@ __global__ void __launch_bounds__(PrefillShared<T, kDim>::kThreads, kDim <= 64 ?
           if (bad != nullptr) SpoilRows<kKeys>(bad, warp_rows, base, sums);
         });
     merged.Finish(sums);
-    if (active) StoreOutput(a, rows, kv_head, warp_packed, sums);
+    // Read again: registers are scarce until here.
+    const PrefillItem done = a.plan.prefill[i];
+    const int done_packed = done.tile * Shared::kRows + static_cast<int>(threadIdx.x / 32) * 16;
+    StoreOutput(a, a.sequences[done.sequence], kv_head, done_packed, sums);
   }
 }
 

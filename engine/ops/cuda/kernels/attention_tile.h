@@ -13,11 +13,12 @@
 // 8 columns those at 2t and 2t + 1.
 namespace baton::engine::cuda {
 
-// What a lane's rows see: positions first..last of row g and g + 8; lowest and highest bounds over
-// the 16 rows of the warp.
+// What the 16 rows of a warp see. The last position of a row is its own; the first follows from the
+// window. Few registers: they live as long as the sums.
 struct WarpRows {
-  int first[2], last[2];
-  int lowest_first, highest_first, lowest_last, highest_last;
+  int last[2];          // of row g and g + 8 of the lane
+  int lowest, highest;  // of the 16
+  int window;
 
   // Of the packed rows from `first_packed` on. Rows beyond the sequence's last see what it sees:
   // their results are not stored.
@@ -26,25 +27,18 @@ struct WarpRows {
     const auto position = [&](int row) {
       return rows.start_position + min((first_packed + row) / group, rows.num_rows - 1);
     };
-    WarpRows r;
-    const int lane_row = static_cast<int>(threadIdx.x) % 32 / 4;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      r.last[h] = position(lane_row + 8 * h);
-      r.first[h] = FirstVisible(window, r.last[h]);
-    }
-    r.lowest_last = position(0);
-    r.highest_last = position(kDecodeTileRows - 1);
-    r.lowest_first = FirstVisible(window, r.lowest_last);
-    r.highest_first = FirstVisible(window, r.highest_last);
-    return r;
+    const int row = static_cast<int>(threadIdx.x % 32 / 4);
+    return {{position(row), position(row + 8)}, position(0), position(kDecodeTileRows - 1), window};
+  }
+  __device__ __forceinline__ bool Sees(int h, int key) const {
+    return key <= last[h] && key >= FirstVisible(window, last[h]);
   }
   // Whether any row sees any of the `count` positions from `base` on; whether every row sees all.
   __device__ __forceinline__ bool SeeAny(int base, int count) const {
-    return base <= highest_last && base + count > lowest_first;
+    return base <= highest && base + count > FirstVisible(window, lowest);
   }
   __device__ __forceinline__ bool SeeAll(int base, int count) const {
-    return base >= highest_first && base + count - 1 <= lowest_last;
+    return base >= FirstVisible(window, highest) && base + count - 1 <= lowest;
   }
 };
 
@@ -82,7 +76,7 @@ struct QueryRegisters {
 
   // `first_row`: the warp's first of the rows in shared memory.
   __device__ __forceinline__ void Load(const T* queries, int first_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned lane = threadIdx.x % 32;
 #pragma unroll
     for (int x = 0; x < kDim / 16; ++x) {
       gpu::LoadMatrix4<false>(
@@ -102,10 +96,10 @@ struct QueriesInPlace {
 
   __device__ __forceinline__ void Load(const T* all, int first_row) {
     queries = all;
-    row = first_row + static_cast<int>(threadIdx.x) % 16;
+    row = first_row + static_cast<int>(threadIdx.x % 16);
   }
   __device__ __forceinline__ void Get(int x, std::uint32_t (&a)[4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned lane = threadIdx.x % 32;
     gpu::LoadMatrix4<false>(a, &queries[SharedRows<kDim>::At(row, x * 2 + lane / 16)]);
   }
 };
@@ -115,7 +109,7 @@ template <bool kMasked, class T, int kDim, class Queries>
 __device__ __forceinline__ void Products(const KvTile<T, kDim>& tile, const Queries& queries,
                                          const WarpRows& rows, int base,
                                          float (&s)[KvTile<T, kDim>::kKeys / 8][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned lane = threadIdx.x % 32;
   constexpr int kGroups = KvTile<T, kDim>::kKeys / 16;
 #pragma unroll
   for (int n = 0; n < kGroups * 2; ++n) {
@@ -150,7 +144,7 @@ __device__ __forceinline__ float Capped(const ScoreScale& score, float product) 
 template <bool kMasked, int kTiles, int kColumns>
 __device__ __forceinline__ void Softmax(const ScoreScale& score, const WarpRows& rows, int base,
                                         float (&s)[kTiles][4], WarpSums<kColumns>& sums) {
-  const int column = base + static_cast<int>(threadIdx.x) % 4 * 2;
+  const int column = base + static_cast<int>(threadIdx.x % 4) * 2;
   if (score.cap != 0.0f) {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -167,7 +161,7 @@ __device__ __forceinline__ void Softmax(const ScoreScale& score, const WarpRows&
       for (int j = 0; j < 2; ++j) {
         float& x = s[n][h * 2 + j];
         const int key = column + n * 8 + j;
-        if (kMasked && (key < rows.first[h] || key > rows.last[h])) x = -CUDART_INF_F;
+        if (kMasked && !rows.Sees(h, key)) x = -CUDART_INF_F;
         largest = fmaxf(largest, x);
       }
     }
@@ -203,7 +197,7 @@ __device__ __forceinline__ void WeighValues(const KvTile<T, kDim>& tile, const W
                                             int base, int first_chunk,
                                             const float (&s)[KvTile<T, kDim>::kKeys / 8][4],
                                             WarpSums<kColumns>& sums) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned lane = threadIdx.x % 32;
   const std::uint32_t one = Pack<T>(1.0f, 1.0f);
   constexpr int kChunks = kColumns / 8;
 #pragma unroll
@@ -214,7 +208,7 @@ __device__ __forceinline__ void WeighValues(const KvTile<T, kDim>& tile, const W
         Pack<T>(s[2 * x][0], s[2 * x][1]), Pack<T>(s[2 * x][2], s[2 * x][3]),
         Pack<T>(s[2 * x + 1][0], s[2 * x + 1][1]), Pack<T>(s[2 * x + 1][2], s[2 * x + 1][3])};
     gpu::Mma16x8x16<T>(sums.l, p, {one, one}, sums.l);
-    const int key = x * 16 + lane % 16;
+    const unsigned key = x * 16 + lane % 16;
 #pragma unroll
     for (int n = 0; n + 1 < kChunks; n += 2) {
       std::uint32_t b[4];
@@ -263,7 +257,7 @@ __device__ __forceinline__ void SpoilRows(const unsigned* bad, const WarpRows& r
     if ((bad[key / 32] >> key % 32 & 1u) == 0) continue;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if (base + key >= rows.first[h] && base + key <= rows.last[h]) sums.l[h * 2] = CUDART_NAN_F;
+      if (rows.Sees(h, base + key)) sums.l[h * 2] = CUDART_NAN_F;
     }
   }
 }
