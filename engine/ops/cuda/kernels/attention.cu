@@ -69,36 +69,48 @@ std::size_t AttentionWorkspaceBytes(const AttentionShape& shape, const Attention
 }
 
 template <class T>
-cudaError_t PagedAttention(const DeviceBatch& batch, const AttentionShape& shape,
-                           const AttentionLimits& limits, const void* plan, int longest, const T* q,
-                           const KvView<T>& kv, void* workspace, T* out, cudaStream_t stream) {
-  if (batch.num_rows == 0) return cudaSuccess;
+cudaError_t MakeAttentionArguments(const DeviceBatch& batch, const AttentionShape& shape,
+                                   const AttentionLimits& limits, const void* plan, const T* q,
+                                   const KvView<T>& kv, void* workspace, T* out,
+                                   AttentionArguments<T>* arguments) {
   if (!ValidAttention(shape, limits) || batch.num_rows > limits.max_rows ||
-      batch.num_sequences > limits.max_sequences || longest < 1 ||
-      kv.num_kv_heads != shape.num_kv_heads || kv.head_dim != shape.head_dim ||
-      BlockShift(kv.block_size) < 0) {
+      batch.num_sequences > limits.max_sequences || kv.num_kv_heads != shape.num_kv_heads ||
+      kv.head_dim != shape.head_dim || BlockShift(kv.block_size) < 0) {
     return cudaErrorInvalidValue;
   }
   const PlanSizes sizes = PlanSizes::For(shape, limits);
   const WorkspaceLayout layout = WorkspaceLayout::For(shape, sizes);
   char* const partial = static_cast<char*>(workspace);
-  const AttentionArguments<T> arguments{
-      .sequences = batch.sequences,
-      .block_tables = batch.block_tables,
-      .max_blocks = batch.max_blocks,
-      .plan = sizes.View(const_cast<void*>(plan)),
-      .q = q,
-      .kv = kv.data,
-      .out = out,
-      .partial = reinterpret_cast<float*>(partial),
-      .partial_max_sum = reinterpret_cast<float2*>(partial + layout.partial_bytes),
-      .num_heads = shape.num_heads,
-      .num_kv_heads = shape.num_kv_heads,
-      .group = shape.num_heads / shape.num_kv_heads,
-      .head_dim = shape.head_dim,
-      .block_shift = BlockShift(kv.block_size),
-      .window = shape.window,
-      .score = ScoreScale::For(shape)};
+  *arguments = {.sequences = batch.sequences,
+                .block_tables = batch.block_tables,
+                .max_blocks = batch.max_blocks,
+                .plan = sizes.View(const_cast<void*>(plan)),
+                .q = q,
+                .kv = kv.data,
+                .out = out,
+                .partial = reinterpret_cast<float*>(partial),
+                .partial_max_sum = reinterpret_cast<float2*>(partial + layout.partial_bytes),
+                .num_heads = shape.num_heads,
+                .num_kv_heads = shape.num_kv_heads,
+                .group = shape.num_heads / shape.num_kv_heads,
+                .head_dim = shape.head_dim,
+                .block_shift = BlockShift(kv.block_size),
+                .window = shape.window,
+                .score = ScoreScale::For(shape)};
+  return cudaSuccess;
+}
+
+template <class T>
+cudaError_t PagedAttention(const DeviceBatch& batch, const AttentionShape& shape,
+                           const AttentionLimits& limits, const void* plan, int longest, const T* q,
+                           const KvView<T>& kv, void* workspace, T* out, cudaStream_t stream) {
+  if (batch.num_rows == 0) return cudaSuccess;
+  if (longest < 1) return cudaErrorInvalidValue;
+  AttentionArguments<T> arguments;
+  const cudaError_t error =
+      MakeAttentionArguments(batch, shape, limits, plan, q, kv, workspace, out, &arguments);
+  if (error != cudaSuccess) return error;
+  const PlanSizes sizes = PlanSizes::For(shape, limits);
   const auto launch = [&](auto launch_all) {
     return launch_all(arguments, sizes, batch.num_rows, longest, stream);
   };
@@ -118,12 +130,14 @@ cudaError_t PagedAttention(const DeviceBatch& batch, const AttentionShape& shape
   }
 }
 
-template cudaError_t PagedAttention(const DeviceBatch&, const AttentionShape&,
-                                    const AttentionLimits&, const void*, int, const __nv_bfloat16*,
-                                    const KvView<__nv_bfloat16>&, void*, __nv_bfloat16*,
-                                    cudaStream_t);
-template cudaError_t PagedAttention(const DeviceBatch&, const AttentionShape&,
-                                    const AttentionLimits&, const void*, int, const __half*,
-                                    const KvView<__half>&, void*, __half*, cudaStream_t);
+#define BATON_INSTANTIATE(T)                                                                    \
+  template cudaError_t MakeAttentionArguments(                                                  \
+      const DeviceBatch&, const AttentionShape&, const AttentionLimits&, const void*, const T*, \
+      const KvView<T>&, void*, T*, AttentionArguments<T>*);                                     \
+  template cudaError_t PagedAttention(const DeviceBatch&, const AttentionShape&,                \
+                                      const AttentionLimits&, const void*, int, const T*,       \
+                                      const KvView<T>&, void*, T*, cudaStream_t);
+BATON_INSTANTIATE(__nv_bfloat16)
+BATON_INSTANTIATE(__half)
 
 }  // namespace baton::engine::cuda

@@ -39,6 +39,13 @@ struct AttentionArguments {
   ScoreScale score;
 };
 
+// Checks what PagedAttention is called with and fills `arguments`. cudaErrorInvalidValue as there.
+template <class T>
+cudaError_t MakeAttentionArguments(const DeviceBatch& batch, const AttentionShape& shape,
+                                   const AttentionLimits& limits, const void* plan, const T* q,
+                                   const KvView<T>& kv, void* workspace, T* out,
+                                   AttentionArguments<T>* arguments);
+
 // Each for head dimensions up to kDim, one of TileDim's. `blocks` (> 0): of a KV head; any number
 // gives the same result, since blocks walk over the items of the plan.
 template <class T, int kDim>

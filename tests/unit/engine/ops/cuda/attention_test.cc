@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "engine/ops/cuda/kernels/attention_kernels.h"
 #include "tests/unit/engine/ops/cuda/attention_world.h"
 
 namespace baton::engine::cuda {
@@ -151,6 +152,27 @@ TYPED_TEST(CudaAttentionTest, ValuesThatARowDoesNotSeeHaveNoEffect) {
       }
     }
   }
+}
+
+// One block of each kernel walks over all items of its KV head.
+TYPED_TEST(CudaAttentionTest, NumberOfBlocksChangesNoBit) {
+  this->MakeSequences({Shape(4, 2, 32), 16}, {1100, 300, 600}, 14);
+  const std::vector<Chunk> chunks{{0, 1090, 10}, {1, 120, 180}, {2, 598, 2}, {0, 1000, 90}};
+  const auto expected = this->Step(chunks);
+  const typename AttentionWorld<TypeParam>::DeviceStep step(*this, chunks, {.filling_rows = 1});
+  const KvView<TypeParam> kv{step.kv.template as<TypeParam>(), 2, 32, 16};
+  AttentionArguments<TypeParam> arguments;
+  testing::ExpectCuda(MakeAttentionArguments(
+      step.batch, this->case_.shape, step.limits, step.plan.data(), step.q.template as<TypeParam>(),
+      kv, step.workspace.data(), step.out.template as<TypeParam>(), &arguments));
+
+  testing::ExpectCuda(
+      PlanAttention(step.batch, this->case_.shape, step.limits, step.plan.data(), this->stream()));
+  testing::ExpectCuda(LaunchPrefillAttention<TypeParam, 32>(arguments, 1, this->stream()));
+  testing::ExpectCuda(LaunchDecodeAttention<TypeParam, 32>(arguments, 1, this->stream()));
+  testing::ExpectCuda(LaunchMergeAttention(arguments, 1, this->stream()));
+
+  this->ExpectSameBits(this->Outputs(step, chunks), expected);
 }
 
 using CudaAttentionGraphTest = AttentionWorld<__nv_bfloat16>;
