@@ -15,6 +15,7 @@
 //   128   256       132 KiB         1 / 1
 //   256   128       162 KiB         1 / 1
 #include "engine/ops/cuda/kernels/attention_walk.h"
+#include "gpu/architecture.h"
 
 namespace baton::engine::cuda {
 namespace {
@@ -32,6 +33,11 @@ struct PrefillShared {
     return kQueriesInPlace ? queries_in_place : reinterpret_cast<T*>(outputs);
   }
 };
+
+// Two where they fit, for which registers are cut to 128 a lane; that spills above 64 elements.
+template <class T, int kDim>
+inline constexpr int kBlocksPerSm =
+    kDim == 64 && 2 * sizeof(PrefillShared<T, kDim>) <= gpu::kSharedMemoryPerSm ? 2 : 1;
 
 // The merged splits of a lane's rows, in its own places of shared memory.
 template <int kDim, int kThreads>
@@ -105,7 +111,7 @@ __device__ __forceinline__ void StoreOutput(const AttentionArguments<T>& a,
 }
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(PrefillShared<T, kDim>::kThreads, kDim == 64 ? 2 : 1)
+__global__ void __launch_bounds__(PrefillShared<T, kDim>::kThreads, (kBlocksPerSm<T, kDim>))
     AttentionBlockPerRowTile(AttentionArguments<T> a) {
   using Shared = PrefillShared<T, kDim>;
   using Queries =
