@@ -9,8 +9,8 @@
 #include <random>
 #include <type_traits>
 #include <vector>
-#if __has_include("cuda_emulation/exec.h")
-#include "cuda_emulation/exec.h"
+#if __has_include("cuda_emulation/controls.h")
+#include "cuda_emulation/controls.h"
 #endif
 
 #include "gpu/device_buffer.h"
@@ -89,15 +89,17 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
 // device, which chooses its own.
 template <class Body>
 void UnderSeveralSchedules(const Body& body) {
-#if __has_include("cuda_emulation/exec.h")
+#if __has_include("cuda_emulation/controls.h")
   using cuda_emulation::Order;
-  const cuda_emulation::Options before = cuda_emulation::GlobalOptions();
+  const cuda_emulation::Schedule before = cuda_emulation::CurrentSchedule();
   for (const Order order : {Order::kForward, Order::kReverse, Order::kRandom}) {
     SCOPED_TRACE(static_cast<int>(order));
-    cuda_emulation::GlobalOptions().order = order;
+    cuda_emulation::Schedule schedule = before;
+    schedule.order = order;
+    cuda_emulation::SetSchedule(schedule);
     body();
   }
-  cuda_emulation::GlobalOptions() = before;
+  cuda_emulation::SetSchedule(before);
 #else
   body();
 #endif
