@@ -3,9 +3,11 @@
 # once, and links with either.
 #
 # BATON_CUDA_ROOT  a toolkit with cuBLASLt and NCCL; scripts/get_cuda.sh finds or fetches one
+# BATON_KERNEL_COVERAGE  counts the lines of kernels that the emulation runs (scripts/kernel_coverage.sh)
 # BATON_CUDA       links the CUDA backend into `baton`; needs nvcc
 # Sets BATON_CUDA_FOUND (headers: the emulation can be built) and BATON_NVCC (the real build can).
 set(BATON_CUDA_ROOT "$ENV{BATON_CUDA_ROOT}" CACHE PATH "Root of a CUDA toolkit")
+option(BATON_KERNEL_COVERAGE "Count executed lines of emulated kernels" OFF)
 option(BATON_CUDA "Link the CUDA backend into baton" OFF)
 set(BATON_CUDA_ARCHITECTURES "80;90" CACHE STRING "Device architectures; the last also as PTX")
 
@@ -52,6 +54,10 @@ function(baton_cuda_kernels name)
   target_link_libraries(baton_${name}_emulated PUBLIC baton_options baton::gpu baton::cuda_emulation)
   target_compile_definitions(baton_${name}_emulated PRIVATE BATON_CUDA_EMULATION)
   target_compile_options(baton_${name}_emulated PRIVATE -x c++ ${BATON_EMULATED_KERNEL_OPTIONS})
+  if(BATON_KERNEL_COVERAGE)
+    target_compile_options(baton_${name}_emulated PRIVATE --coverage)
+    target_link_options(baton_${name}_emulated PUBLIC --coverage)
+  endif()
   if(NOT BATON_NVCC)
     return()
   endif()

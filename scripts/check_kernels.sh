@@ -12,10 +12,9 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -eq 0 ] || shift
 [ ${#kinds[@]} -gt 0 ] || kinds=(asan tsan)
-tests=(cuda_emulation_test cuda_vocabulary_test engine_cuda_kernels_test kvtransfer_kernels_test)
+tests=(cuda_emulation_test cuda_vocabulary_test engine_cuda_attention_test engine_cuda_kernels_test
+  engine_cuda_matmul_test engine_cuda_sample_test kvtransfer_kernels_test)
 
-# The big shapes of a test take minutes under a sanitizer; tests look at this.
-export BATON_SMALL_SHAPES=1
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=0 history_size=4}"
 failed=0
 for kind in "${kinds[@]}"; do

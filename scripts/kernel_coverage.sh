@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/coverage}
-tests=(engine_cuda_kernels_test kvtransfer_kernels_test)
+tests=(engine_cuda_attention_test engine_cuda_kernels_test engine_cuda_matmul_test
+  engine_cuda_sample_test kvtransfer_kernels_test)
 
 # Only the kernels are instrumented: everything else as in a release build.
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBATON_KERNEL_COVERAGE=ON \
@@ -18,8 +19,7 @@ for test in "${tests[@]}"; do
     --gtest_brief=1
 done
 gcovr --root . --object-directory "$build" --filter 'engine/ops/cuda/kernels/.*' \
-  --filter 'kvtransfer/cuda/.*\.cu' --filter 'gpu/.*\.h' --json-summary-pretty \
-  --json-summary "$build/kernels.json" --json "$build/lines.json" >/dev/null "$build"
+  --filter 'kvtransfer/cuda/.*\.cu' --filter 'gpu/.*\.h' --json "$build/lines.json" >/dev/null "$build"
 python3 - "$build/lines.json" <<'PYTHON'
 import json, pathlib, re, sys
 

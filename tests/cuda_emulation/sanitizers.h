@@ -38,6 +38,25 @@ class Quiet {
   Quiet& operator=(const Quiet&) = delete;
 };
 
+// Ends a Quiet for a while: accesses that are the kernel's or the host's own.
+class Loud {
+ public:
+#if defined(CUDA_EMULATION_TSAN)
+  Loud() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  ~Loud() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+#else
+  Loud() {}
+#endif
+  Loud(const Loud&) = delete;
+  Loud& operator=(const Loud&) = delete;
+};
+
 // While it lives, the mutexes that this thread takes order nothing: the emulation's bookkeeping is
 // not an order that a device gives. What CUDA does promise is said by Acquire and Release.
 class UnseenLocks {

@@ -43,20 +43,22 @@ struct Rendezvous {
   std::uint32_t mask = 0, arrived = 0;
   CollectiveFunction function = nullptr;
   void* arguments[kWarpThreads];
+  unsigned rounds = 0;     // that are over
+  char sync_tags[2] = {};  // of even and odd rounds: a lane may be in the next before all left this
 };
 
 struct Warp {
   Thread* lanes[kWarpThreads];
   std::uint32_t alive = 0;
   std::vector<Rendezvous> rendezvous;
-  char sync_tag = 0;
 };
 
 struct Barrier {
   unsigned arrived = 0;
   std::vector<Thread*> waiting;
-  Site site;  // of the first to arrive
-  char sync_tag = 0;
+  Site site;               // of the first to arrive
+  unsigned rounds = 0;     // that are over
+  char sync_tags[2] = {};  // as those of a rendezvous
 };
 
 struct Block {

@@ -51,16 +51,18 @@ void BlockSync(unsigned id, unsigned threads, const Site& site) {
     worker.Fail("divergent __syncthreads: threads of one block meet at " + Describe(barrier.site) +
                 " and at " + Describe(site));
   }
-  Release(&barrier.sync_tag);
+  char* tag = &barrier.sync_tags[barrier.rounds % 2];
+  Release(tag);
   if (++barrier.arrived == (threads == 0 ? block.alive : threads)) {
     barrier.arrived = 0;
+    ++barrier.rounds;
     for (Thread* waiting : barrier.waiting) worker.MakeReady(waiting);
     barrier.waiting.clear();
   } else {
     barrier.waiting.push_back(self);
     worker.Wait(self, site);
   }
-  Acquire(&barrier.sync_tag);
+  Acquire(tag);
 }
 
 // One tag for all fences: a fence sees what every earlier fence followed. That is more order than

@@ -47,6 +47,7 @@ class GridQueue {
   void Add(Grid& grid) {
     const std::lock_guard lock(mutex_);
     for (; num_helpers_ < helpers_wanted_; ++num_helpers_) {
+      SeenLocks seen;
       std::thread([this] { Help(); }).detach();
     }
     grids_.push_back(&grid);
@@ -55,6 +56,7 @@ class GridQueue {
 
   // Helps with whatever has blocks left, for ever.
   void Help() {
+    Quiet quiet;
     UnseenLocks unseen;
     for (;;) {
       std::unique_lock lock(mutex_);
@@ -98,8 +100,8 @@ GridResult RunGrid(const GridSpec& spec) {
   const std::uint64_t num_blocks = std::uint64_t{spec.grid.x} * spec.grid.y * spec.grid.z;
   ++TheStatistics().grids;
   Grid grid{spec, CurrentSchedule(), num_blocks};
-  ReleaseUnseen(&grid.start_tag);
   GridQueue::Get().Run(grid);
+  AcquireUnseen(&grid.end_tag);
   return grid.result;
 }
 

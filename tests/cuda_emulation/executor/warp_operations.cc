@@ -49,6 +49,7 @@ void WarpCollective(std::uint32_t mask, void* arguments, CollectiveFunction func
     return;
   }
   meeting.arrived = 0;
+  ++meeting.rounds;
   if (function != nullptr && reads_memory) {
     function(meeting.arguments, mask);
   } else if (function != nullptr) {
@@ -62,10 +63,11 @@ void WarpCollective(std::uint32_t mask, void* arguments, CollectiveFunction func
 
 void WarpSync(std::uint32_t mask, const Site& site) {
   if (MeetAndMaySkip(site)) return;
-  Warp* warp = current_thread->warp;
-  Release(&warp->sync_tag);
+  Rendezvous& meeting = Find(*current_thread->warp, mask);
+  char* tag = &meeting.sync_tags[meeting.rounds % 2];
+  Release(tag);
   WarpCollective(mask, nullptr, nullptr, site);
-  Acquire(&warp->sync_tag);
+  Acquire(tag);
 }
 
 }  // namespace cuda_emulation

@@ -78,12 +78,12 @@ void Worker::Adopt() {
 void Worker::Work(Grid& grid) {
   grid_ = &grid;
   current_worker = this;
+  ReleaseUnseen(&grid.start_tag);  // also by helpers, whose variables the fibers use
   random_ = grid.schedule.seed * 0x9E3779B97F4A7C15ull + 1;
   for (;;) {
     const std::uint64_t block = grid.next_block.fetch_add(1);
     if (block >= grid.num_blocks || !RunBlock(block)) break;
   }
-  AcquireUnseen(&grid.end_tag);
   FreeShared();
   if (!failure_.empty()) grid.Fail(failure_);
   failure_.clear();
@@ -97,7 +97,10 @@ void Worker::SetUpBlock(std::uint64_t block) {
   num_threads_ = spec.block.x * spec.block.y * spec.block.z;
   while (threads_.size() < num_threads_) {
     auto thread = std::make_unique<Thread>();
-    CreateFiber(thread->fiber);
+    {
+      SeenLocks seen;  // a fiber comes after its creation
+      CreateFiber(thread->fiber);
+    }
     ResetFiber(thread->fiber, &Worker::ThreadMain);
     threads_.push_back(std::move(thread));
   }
@@ -199,6 +202,7 @@ void Worker::Exit(Thread* self) {
     Barrier& barrier = block_.barriers[0];
     if (--block_.alive > 0 && barrier.arrived == block_.alive) {
       barrier.arrived = 0;
+      ++barrier.rounds;
       for (Thread* waiting : barrier.waiting) MakeReady(waiting);
       barrier.waiting.clear();
     }

@@ -71,6 +71,7 @@ cudaError_t PlaceCopy(Copy& copy, cudaMemcpyKind kind, const char* call) {
 }
 
 void CopyRows(const Region& to, const Region& from) {
+  const Loud loud;  // a race with it is the program's
   for (std::size_t row = 0; row < to.height; ++row) {
     std::memcpy(reinterpret_cast<void*>(to.begin + row * to.pitch),
                 reinterpret_cast<const void*>(from.begin + row * from.pitch), to.width);
@@ -217,6 +218,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
       stream, cuda_emulation::MakeOperation("fill", [memory, value, bytes, region, place, device] {
         if (!cuda_emulation::StillThere(region, place, device)) return;
         const DeviceAccess access;
+        const cuda_emulation::Loud loud;
         std::memset(memory, value, bytes);
       }));
 }
@@ -232,6 +234,7 @@ cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   }
   cuda_emulation::AwaitBlockingStreams(CurrentDevice());
   const DeviceAccess access;
+  const cuda_emulation::Loud loud;
   std::memset(memory, value, bytes);
   return cudaSuccess;
 }

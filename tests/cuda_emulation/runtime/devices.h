@@ -16,6 +16,7 @@ class Call {
   cudaError_t error() const { return error_; }
 
  private:
+  Quiet quiet_;
   UnseenLocks unseen_;
   cudaError_t error_;
 };

@@ -132,6 +132,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 
 // Works on a failed device too: destructors call it.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const cuda_emulation::Quiet quiet;
   const cuda_emulation::UnseenLocks unseen;
   if (const cudaError_t error = CheckEvent(event, "cudaEventDestroy"); error != cudaSuccess) {
     return error;

@@ -167,6 +167,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::si
 
 // These two work on a failed device too: destructors call them.
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const cuda_emulation::Quiet quiet;
   const cuda_emulation::UnseenLocks unseen;
   if (const cudaError_t error = CheckLive(&Graphs::graphs, graph, "cudaGraphDestroy");
       error != cudaSuccess) {
@@ -181,6 +182,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const cuda_emulation::Quiet quiet;
   const cuda_emulation::UnseenLocks unseen;
   if (const cudaError_t error = CheckLive(&Graphs::executables, executable, "cudaGraphExecDestroy");
       error != cudaSuccess) {

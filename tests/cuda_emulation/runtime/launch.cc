@@ -83,6 +83,7 @@ void RunKernel(const GridSpec& spec, int device) {
 }  // namespace
 
 void RegisterKernel(const void* address, const Kernel& kernel) {
+  Quiet quiet;
   UnseenLocks unseen;
   const std::lock_guard lock(TheRegistry().mutex);
   TheRegistry().kernels.try_emplace(address, Registered{kernel});

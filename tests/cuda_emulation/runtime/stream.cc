@@ -58,6 +58,7 @@ cudaError_t CreateStream(cudaStream_t* stream, unsigned flags, int priority) {
 
 void StreamQueue::Start() {
   // Detached: a stream may be destroyed while an operation that will never end is under way.
+  SeenLocks seen;  // a thread comes after its creation
   std::thread([self = shared_from_this()] { self->Main(); }).detach();
 }
 
@@ -93,6 +94,7 @@ bool StreamQueue::IsIdle() {
 }
 
 void StreamQueue::Main() {
+  Quiet quiet;
   UnseenLocks unseen;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -131,6 +133,7 @@ cudaError_t Submit(cudaStream_t stream, std::unique_ptr<Operation> operation) {
 }
 
 cudaError_t SubmitToStream(cudaStream_t stream, std::function<void()> run, const char* kind) {
+  Quiet quiet;
   UnseenLocks unseen;
   if (const cudaError_t error = CheckStream(stream, kind); error != cudaSuccess) return error;
   auto operation = std::make_unique<Operation>();
@@ -139,6 +142,7 @@ cudaError_t SubmitToStream(cudaStream_t stream, std::function<void()> run, const
   operation->run = [run = std::move(run)] {
     DeviceAccess access;
     SeenLocks seen;
+    Loud loud;
     run();
   };
   return Submit(stream, std::move(operation));
@@ -191,6 +195,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 // Works on a failed device too: destructors call it.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const cuda_emulation::Quiet quiet;
   const cuda_emulation::UnseenLocks unseen;
   if (const cudaError_t error = CheckStream(stream, "cudaStreamDestroy"); error != cudaSuccess) {
     return error;
@@ -248,7 +253,11 @@ cudaError_t cudaDeviceSynchronize() {
 
 // A host function sees and makes order like any other code of its thread.
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  CUDA_EMULATION_ENTER(cudaLaunchHostFunc);
+  // Not a Call: SubmitToStream hides locks by itself, and twice would hide the order too.
+  if (const cudaError_t error = cuda_emulation::EnterCall("cudaLaunchHostFunc");
+      error != cudaSuccess) {
+    return error;
+  }
   return cuda_emulation::SubmitToStream(
       stream, [function, data] { function(data); }, "cudaLaunchHostFunc");
 }
