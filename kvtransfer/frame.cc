@@ -113,6 +113,7 @@ struct BodyEncoder {
       out.mutable_ring()->set_path(hello.ring.path);
       out.mutable_ring()->set_nonce(hello.ring.nonce);
     }
+    out.set_side_channel(hello.side_channel);
     return out.SerializeAsString();
   }
   std::string operator()(const Welcome& welcome) const {
@@ -149,6 +150,23 @@ struct BodyEncoder {
   std::string operator()(const RenewLease&) const { return {}; }
   std::string operator()(const Acknowledged&) const { return {}; }
   std::string operator()(const LeaseRenewed&) const { return {}; }
+  std::string operator()(const OpenPair& open) const {
+    v1::KvOpenPair out;
+    out.set_source_rank(open.source_rank);
+    out.set_destination_rank(open.destination_rank);
+    out.set_id(open.id);
+    return out.SerializeAsString();
+  }
+  std::string operator()(const ClosePairs&) const { return {}; }
+  std::string operator()(const AnnounceBlocks& announced) const {
+    v1::KvAnnounceBlocks out;
+    out.set_source_rank(announced.source_rank);
+    out.set_layer(announced.layer);
+    out.set_first_block(announced.first_block);
+    out.set_num_blocks(announced.num_blocks);
+    out.set_direct(announced.direct);
+    return out.SerializeAsString();
+  }
 };
 
 // The decoders fill `to` from a parsed body; false when a value is out of its range.
@@ -163,7 +181,8 @@ bool Fill(const v1::KvHello& from, Hello* to) {
          .host = {.boot_id = from.host().boot_id(),
                   .ipc_namespace = from.host().ipc_namespace(),
                   .mount_namespace = from.host().mount_namespace()},
-         .ring = {.path = from.ring().path(), .nonce = from.ring().nonce()}};
+         .ring = {.path = from.ring().path(), .nonce = from.ring().nonce()},
+         .side_channel = from.side_channel()};
   return true;
 }
 
@@ -196,6 +215,25 @@ bool Fill(const v1::KvFinish& from, FinishTransfer* to) {
   return true;
 }
 
+bool Fill(const v1::KvOpenPair& from, OpenPair* to) {
+  *to = {.source_rank = from.source_rank(),
+         .destination_rank = from.destination_rank(),
+         .id = from.id()};
+  return from.id().size() <= kMaxPairIdBytes;
+}
+
+bool Fill(const v1::KvAnnounceBlocks& from, AnnounceBlocks* to) {
+  *to = {.source_rank = from.source_rank(),
+         .layer = from.layer(),
+         .first_block = from.first_block(),
+         .num_blocks = from.num_blocks(),
+         .direct = from.direct()};
+  return from.source_rank() >= 0 && from.source_rank() < kMaxTensorParallelSize &&
+         from.layer() >= 0 && from.first_block() >= 0 && from.num_blocks() >= 1 &&
+         from.num_blocks() <= kMaxBlocksPerFrame &&
+         from.first_block() <= std::numeric_limits<std::int32_t>::max() - from.num_blocks();
+}
+
 bool Fill(const v1::KvFailure& from, absl::Status* to) {
   if (from.code() <= 0 || from.code() > 16) return false;
   *to = absl::Status(static_cast<absl::StatusCode>(from.code()), from.message());
@@ -219,6 +257,9 @@ struct BodyDecoder {
   bool operator()(RenewLease&) const { return body.empty(); }
   bool operator()(Acknowledged&) const { return body.empty(); }
   bool operator()(LeaseRenewed&) const { return body.empty(); }
+  bool operator()(OpenPair& to) const { return Parse<v1::KvOpenPair>(body, &to); }
+  bool operator()(ClosePairs&) const { return body.empty(); }
+  bool operator()(AnnounceBlocks& to) const { return Parse<v1::KvAnnounceBlocks>(body, &to); }
 };
 
 // Makes `body` hold a default value of the alternative with this index.

@@ -7,6 +7,7 @@
 #include "common/transfer_ticket.h"
 #include "kvtransfer/frame_stream.h"
 #include "kvtransfer/pool_access.h"
+#include "kvtransfer/side_channel.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
@@ -23,7 +24,8 @@ class HostConnector final : public Connector {
     std::string worker_id;
     std::uint64_t incarnation = 0;
     ModelFingerprint fingerprint;
-    std::string transport = "auto";  // "auto", "shm" (fail without), "grpc"
+    std::string transport = "auto";               // "auto", "nccl", "shm" (fail without), "grpc"
+    std::shared_ptr<SideChannels> side_channels;  // offered where set
     std::uint32_t ring_slots = 8;
     std::size_t max_frame_bytes = (1 << 20) + (64 << 10);  // of frames sent, header included
   };

@@ -71,7 +71,7 @@ HostLink::HostLink(PeerAddress peer, const HostConnector::Options& options, cons
       cut_(cut),
       reader_(std::move(reader)),
       events_(std::move(events)) {
-  if (options_.transport == "grpc") return;
+  if (options_.transport == "grpc" || options_.transport == "nccl") return;
   constexpr std::size_t kPage = 4096;
   auto ring = RingWriter::Create(options_.ring_slots,
                                  (options_.max_frame_bytes + kPage - 1) / kPage * kPage);
@@ -92,15 +92,50 @@ Hello HostLink::MakeHello() {
               .cut = cut_,
               .host = ReadHostIdentity(),
               .ring = {}};
+  if (OffersSide()) hello.side_channel = options_.side_channels->name();
   if (ring_ != nullptr) hello.ring = {.path = ring_->path(), .nonce = ring_->nonce()};
   return hello;
+}
+
+bool HostLink::OffersSide() const {
+  return options_.side_channels != nullptr &&
+         (options_.transport == "auto" || options_.transport == options_.side_channels->name());
+}
+
+std::shared_ptr<SendSideChannel> HostLink::NewSide(const Welcome& welcome) {
+  // The channel is the link's own and is stopped before the link is destroyed.
+  return options_.side_channels->NewSender(
+      welcome.cut, welcome.worker_id,
+      {.write =
+           [this](const SideMessage& message) {
+             const std::shared_ptr<FrameStream> stream = OpenStream();
+             Message out{.transfer_id = message.transfer_id,
+                         .incarnation = message.incarnation,
+                         .body = {}};
+             std::visit([&out](const auto& body) { out.body = body; }, message.body);
+             return stream != nullptr &&
+                    stream->TryWrite(
+                        {.head = EncodeMessage(out), .pieces = {}, .on_released = nullptr});
+           },
+       .on_writable = [this] { events_.on_writable(); },
+       .on_released = [this](std::uint64_t put_id) { events_.on_released(put_id); },
+       .on_failed = [this](const absl::Status& why) { Abort(why); }});
+}
+
+std::shared_ptr<SendSideChannel> HostLink::Side() {
+  absl::MutexLock lock(&mutex_);
+  return side_;
 }
 
 void HostLink::Start(const HostConnector::Dial& dial) {
   auto self = shared_from_this();
   FrameStream::Events events{
       .on_frame = [self](std::span<const std::byte> frame) { self->OnFrame(frame); },
-      .on_writable = [self] { self->events_.on_writable(); },
+      .on_writable =
+          [self] {
+            if (const auto side = self->Side()) side->OnStreamWritable();
+            self->events_.on_writable();
+          },
       .on_closed = [self](const absl::Status& why) { self->OnClosed(why); }};
   const std::string hello =
       EncodeMessage({.transfer_id = 0, .incarnation = 0, .body = MakeHello()});
@@ -130,6 +165,13 @@ absl::Status HostLink::CheckWelcome(const Welcome& welcome) const {
         absl::StrCat("shared memory is demanded but cannot be used: ", welcome.transport_reason,
                      "; set the transport to auto"));
   }
+  if (options_.transport == "nccl" && welcome.transport != "nccl") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NCCL is demanded but cannot be used: ",
+                     OffersSide() ? welcome.transport_reason : "our pool is not on devices",
+                     "; set the transport to auto"));
+  }
+  if (OffersSide() && welcome.transport == options_.side_channels->name()) return absl::OkStatus();
   if (welcome.transport != "grpc" && (welcome.transport != "shm" || ring_ == nullptr)) {
     return absl::FailedPreconditionError(
         absl::StrCat("receiver chose a transport that was not offered: ", welcome.transport));
@@ -142,7 +184,11 @@ void HostLink::OnWelcome(const Welcome& welcome) {
     Abort(status);
     return;
   }
-  if (welcome.transport != "shm" && ring_ != nullptr) {
+  const bool beside = OffersSide() && welcome.transport == options_.side_channels->name();
+  if (OffersSide() && !beside) {
+    log::Info("kv link: blocks do not go from device to device",
+              {{"peer", peer_.worker_id}, {"reason", welcome.transport_reason}});
+  } else if (!beside && welcome.transport != "shm" && ring_ != nullptr) {
     log::Info("kv link: shared memory not used, bytes go over the network",
               {{"peer", peer_.worker_id}, {"reason", welcome.transport_reason}});
   }
@@ -151,6 +197,7 @@ void HostLink::OnWelcome(const Welcome& welcome) {
     if (up_ || down_) return;
     up_ = true;
     ring_chosen_ = welcome.transport == "shm";
+    if (beside) side_ = NewSide(welcome);
     if (ring_chosen_) ring_watcher_ = std::thread([this] { WatchRing(); });
   }
   events_.on_up(welcome.transport);
@@ -179,6 +226,7 @@ void HostLink::OnClosed(const absl::Status& why) {
     down_ = true;
     last = std::move(stream_);
   }
+  if (const auto side = Side()) side->Stop();  // releases every put
   if (ring_ != nullptr) ring_->Stop();
   if (ring_watcher_.joinable()) ring_watcher_.join();  // it must not report after on_down
   events_.on_down(why);
@@ -245,6 +293,15 @@ void HostLink::Publish(std::byte* slot, std::span<const std::byte> head,
 bool HostLink::TryPut(const OutgoingPut& put) {
   const std::shared_ptr<FrameStream> stream = OpenStream();
   if (stream == nullptr) return false;
+  if (const auto side = Side()) {
+    return side->TryPut({.put_id = put.put_id,
+                         .transfer_id = put.header.transfer_id,
+                         .incarnation = put.header.incarnation,
+                         .source_rank = put.header.rank,
+                         .layer = put.header.layer,
+                         .first_block = put.header.first_block,
+                         .blocks = put.blocks});
+  }
   std::byte* slot = nullptr;
   if (UseRing()) {
     slot = ReserveSlot();
@@ -275,6 +332,13 @@ bool HostLink::TryNotify(const Message& message) {
   const std::shared_ptr<FrameStream> stream = OpenStream();
   if (stream == nullptr) return false;
   std::string frame = EncodeMessage(message);
+  if (const auto side = Side()) {
+    return side->TryNotify([this, frame = std::move(frame)] {
+      const std::shared_ptr<FrameStream> open = OpenStream();
+      return open == nullptr ||
+             open->TryWrite({.head = frame, .pieces = {}, .on_released = nullptr});
+    });
+  }
   if (UseRing()) {
     std::byte* const slot = ReserveSlot();
     if (slot != nullptr) Publish(slot, AsBytes(frame), {});

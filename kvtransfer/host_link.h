@@ -11,6 +11,7 @@
 #include "kvtransfer/host_connector.h"
 #include "kvtransfer/pool_access.h"
 #include "kvtransfer/shm_ring.h"
+#include "kvtransfer/side_channel.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
@@ -45,6 +46,10 @@ class HostLink final : public Transport, public std::enable_shared_from_this<Hos
   void WatchRing();
   std::shared_ptr<FrameStream> OpenStream();  // null when not up
   bool UseRing();
+  // The side channel, if one was agreed on.
+  std::shared_ptr<SendSideChannel> Side();
+  std::shared_ptr<SendSideChannel> NewSide(const Welcome& welcome);
+  bool OffersSide() const;
 
   const PeerAddress peer_;
   const HostConnector::Options& options_;
@@ -59,6 +64,7 @@ class HostLink final : public Transport, public std::enable_shared_from_this<Hos
   bool up_ ABSL_GUARDED_BY(mutex_) = false;
   bool down_ ABSL_GUARDED_BY(mutex_) = false;
   bool ring_chosen_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<SendSideChannel> side_ ABSL_GUARDED_BY(mutex_);  // kept until the link goes
   bool awaiting_room_ ABSL_GUARDED_BY(mutex_) = false;
   bool awaiting_staging_ ABSL_GUARDED_BY(mutex_) = false;
 };

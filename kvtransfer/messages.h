@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "common/transfer_ticket.h"
+#include "kvtransfer/side_channel.h"
 #include "kvtransfer/transfer.h"
 
 // What the two ends of a link say to each other, as plain values. docs/handoff.md tells when.
@@ -36,6 +37,7 @@ struct Hello {
   KvCut cut;  // the sender's
   HostIdentity host;
   RingOffer ring;
+  std::string side_channel;  // beside the stream: "nccl"; empty: none can be had
 };
 // Accepts a link. Receiver to sender; a refusal is `Refused` with transfer id 0.
 struct Welcome {
@@ -74,7 +76,7 @@ struct Message {
   std::uint64_t transfer_id = 0;
   std::uint64_t incarnation = 0;
   std::variant<Hello, Welcome, BeginTransfer, FinishTransfer, AbortTransfer, RenewLease,
-               Acknowledged, Refused, LeaseRenewed>
+               Acknowledged, Refused, LeaseRenewed, OpenPair, ClosePairs, AnnounceBlocks>
       body;
 };
 

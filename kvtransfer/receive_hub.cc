@@ -109,13 +109,17 @@ absl::Status ReceiveHub::OnFrame(LinkId link, ByteCursor& frame) {
   frame.Take(body.size(), body.data());
   auto message = DecodeMessage(*header, body);
   if (!message.ok()) return message.status();
+  OnMessage(link, *message);
+  return absl::OkStatus();
+}
+
+void ReceiveHub::OnMessage(LinkId link, const Message& message) {
   {
     absl::MutexLock lock(&mutex_);
-    table_.OnMessage(link, *message, clock_.Now());
+    table_.OnMessage(link, message, clock_.Now());
     woken_ = true;
   }
   Flush();
-  return absl::OkStatus();
 }
 
 absl::StatusOr<IncomingPut> ReceiveHub::StartPut(LinkId link, const DataHeader& header) {

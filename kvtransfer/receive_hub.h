@@ -58,6 +58,9 @@ class ReceiveHub {
   // A frame that is merely late or stray is skipped and OK.
   absl::Status OnFrame(LinkId link, ByteCursor& frame);
 
+  // Takes a message that was decoded before.
+  void OnMessage(LinkId link, const Message& message);
+
   // What OnFrame does with a data frame, in steps, for links whose bytes come another way: claims
   // the blocks that are still wanted and says where they go; then FinishPut tells of each granted
   // one, by its status, whether it is there. In between, Release of the transfer waits.

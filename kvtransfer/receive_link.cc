@@ -37,6 +37,7 @@ absl::Status ReceiveLink::OnFrame(ByteCursor frame) {
   if (ring_ != nullptr) {
     return absl::InvalidArgumentError("a frame came on the stream although a ring was agreed on");
   }
+  if (side_ != nullptr) return side_->OnFrame(frame);
   return hub_->OnFrame(id_, frame);
 }
 
@@ -56,8 +57,8 @@ absl::Status ReceiveLink::OnHello(ByteCursor& frame) {
   peer_name_ = hello->worker_id;
   BATON_RETURN_IF_ERROR(hub_->CheckHello(*hello));
 
-  const std::string no_ring = TakeRing(*hello);
-  const std::string transport = ring_ != nullptr ? "shm" : "grpc";
+  std::string transport;
+  const std::string reason = ChooseTransport(*hello, &transport);
   greeted_ = true;
   hub_->OnLinkUp(id_, *hello, transport,
                  [stream = stream_](const Message& reply) { stream->Write(EncodeMessage(reply)); });
@@ -69,9 +70,36 @@ absl::Status ReceiveLink::OnHello(ByteCursor& frame) {
                                 .body = Welcome{.worker_id = options_.worker_id,
                                                 .incarnation = options_.incarnation,
                                                 .transport = transport,
-                                                .transport_reason = no_ring,
+                                                .transport_reason = reason,
                                                 .cut = options_.cut}}));
   return absl::OkStatus();
+}
+
+std::string ReceiveLink::ChooseTransport(const Hello& hello, std::string* transport) {
+  SideChannels* const side = options_.side_channels.get();
+  std::string why_not;
+  if (hello.side_channel.empty() && side != nullptr) why_not = "the sender offers no NCCL; ";
+  if (!hello.side_channel.empty()) {
+    if (side == nullptr || side->name() != hello.side_channel) {
+      why_not = "our pool is not on devices, or the transport is set to another; ";
+    } else if (const std::string why = side->WhyNotFrom(hello.cut); !why.empty()) {
+      why_not = absl::StrCat(why, "; ");
+    } else {
+      *transport = side->name();
+      side_ = std::make_unique<ReceiveSide>(
+          *side, options_.memory, hello, hub_, id_,
+          [this](const absl::Status& failed) { OnLinkFailed(failed); });
+      return {};
+    }
+  }
+  const std::string no_ring = TakeRing(hello);
+  *transport = ring_ != nullptr ? "shm" : "grpc";
+  return absl::StrCat(why_not, no_ring);
+}
+
+void ReceiveLink::OnLinkFailed(const absl::Status& why) {
+  hub_->OnLinkDown(id_, why);
+  stream_->Close(why);
 }
 
 std::string ReceiveLink::TakeRing(const Hello& hello) {
@@ -96,8 +124,7 @@ void ReceiveLink::ReadRing() {
       ring_->Pop();
     }
     if (!status.ok()) {
-      hub_->OnLinkDown(id_, status);
-      stream_->Close(status);
+      OnLinkFailed(status);
       return;
     }
   }
@@ -109,13 +136,16 @@ void ReceiveLink::StopRing() {
 }
 
 void ReceiveLink::OnLost(const absl::Status& why) {
-  if (greeted_) hub_->OnLinkDown(id_, why);
+  if (!greeted_) return;
+  hub_->OnLinkDown(id_, why);
+  if (side_ != nullptr) side_->Lose();
 }
 
 void ReceiveLink::OnClosed(const absl::Status& why) {
   StopRing();
   if (!greeted_) return;
   hub_->OnLinkDown(id_, why);
+  if (side_ != nullptr) side_->Stop();
   log::Info("kv link down", {{"peer", peer_name_}, {"error", ToString(why)}});
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "kvtransfer/grpc_stream.h"
 #include "kvtransfer/receive_hub.h"
+#include "kvtransfer/receive_side.h"
 #include "kvtransfer/shm_ring.h"
 
 namespace baton::kvtransfer {
@@ -21,6 +22,8 @@ class ReceiveLink final : public StreamHandler {
     std::uint64_t incarnation = 0;
     KvCut cut;  // of the hub's pool
     bool allow_shared_memory = true;
+    KvMemory memory;                              // of the hub; needed with side_channels
+    std::shared_ptr<SideChannels> side_channels;  // null: none
   };
   // `options` must outlive the link.
   ReceiveLink(const Options& options, std::shared_ptr<ReceiveHub> hub,
@@ -35,6 +38,9 @@ class ReceiveLink final : public StreamHandler {
   absl::Status OnHello(ByteCursor& frame);
   // Why the offered ring is not used; empty when it is.
   std::string TakeRing(const Hello& hello);
+  // Chooses how the sender's blocks come, and sets what reads them: the reason for Welcome.
+  std::string ChooseTransport(const Hello& hello, std::string* transport);
+  void OnLinkFailed(const absl::Status& why);
   void ReadRing();
   void StopRing();
 
@@ -44,6 +50,7 @@ class ReceiveLink final : public StreamHandler {
   const LinkId id_;
   std::atomic<bool> greeted_{false};
   std::string peer_name_;
+  std::unique_ptr<ReceiveSide> side_;
   std::unique_ptr<RingReader> ring_;
   std::thread ring_thread_;
 };

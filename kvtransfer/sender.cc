@@ -30,6 +30,8 @@ std::unique_ptr<TransferSender> TransferSender::Create(Options options, const Cl
                              .incarnation = options.incarnation,
                              .fingerprint = options.fingerprint,
                              .transport = options.transport,
+                             // Checksums are computed where bytes pass through host memory.
+                             .side_channels = options.checksum ? nullptr : options.side_channels,
                              .max_frame_bytes = put_bytes + kHeadBytes},
       [dialer = std::shared_ptr<GrpcDialer>(MakeGrpcDialer())](
           const std::string& address, std::size_t max_frame_bytes, FrameStream::Events events) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/transfer_ticket.h"
 
 // The seam between a link and what moves the blocks of its puts beside the stream, from device to
 // device (kvtransfer/cuda). Everything but the blocks' bytes stays on the stream: what is sent is
@@ -110,6 +111,22 @@ class ReceiveSideChannel {
   // When it returns the device writes to no block any more, every granted block was told of, and no
   // event is called. Waits for the device, with a deadline.
   virtual void Stop() = 0;
+};
+
+// Makes side channels of one kind over one pool. Thread-safe; must outlive what it makes.
+class SideChannels {
+ public:
+  virtual ~SideChannels() = default;
+  virtual std::string name() const = 0;  // at the handshake: "nccl"
+  // To a receiver that cuts like `destination`; `peer` is for messages.
+  virtual std::unique_ptr<SendSideChannel> NewSender(const KvCut& destination,
+                                                     const std::string& peer,
+                                                     SendSideChannel::Events events) = 0;
+  // Why none can be had from a sender that cuts like `source`; empty: it can.
+  virtual std::string WhyNotFrom(const KvCut& source) const = 0;
+  virtual std::unique_ptr<ReceiveSideChannel> NewReceiver(const KvCut& source,
+                                                          const std::string& peer,
+                                                          ReceiveSideChannel::Events events) = 0;
 };
 
 }  // namespace baton::kvtransfer

@@ -20,6 +20,7 @@
 namespace baton::kvtransfer {
 
 class PoolAccess;        // pool_access.h
+class SideChannels;      // side_channel.h
 struct TransferMetrics;  // metrics.h
 
 // The pools of a worker group as this library sees them: one per tensor-parallel rank, where a
@@ -65,7 +66,7 @@ struct SendReport {
   absl::Time completed;     // Complete() was called
   absl::Time acknowledged;  // the receiver has every block and the record
   std::vector<LayerMark> layers;
-  std::string transport;  // "shm" or "grpc"
+  std::string transport;  // "nccl", "shm" or "grpc"
 };
 
 // The prefill worker's end. Thread-safe; PutLayer and Complete never block on the wire.
@@ -78,7 +79,10 @@ class TransferSender {
     KvMemory memory;  // Fits the fingerprint
     // How to get at the memory; null: it is host memory. See pool_access.h.
     std::shared_ptr<PoolAccess> access;
-    std::string transport = "auto";  // "auto" (shm on the same host, else grpc), "shm", "grpc"
+    std::shared_ptr<SideChannels> side_channels;  // from device to device; null: none
+    // "auto": nccl between devices, else shm on the same host, else grpc; "nccl", "shm": only that;
+    // "grpc"
+    std::string transport = "auto";
     absl::Duration connect_timeout = absl::Seconds(5);
     absl::Duration ack_timeout = absl::Seconds(10);  // from Complete to the acknowledgement
     bool checksum = false;                           // CRC32C per block, verified by the receiver
@@ -127,8 +131,9 @@ class TransferReceiver {
     std::string worker_id;
     std::uint64_t incarnation = 0;
     ModelFingerprint fingerprint;
-    KvMemory memory;                     // Fits the fingerprint
-    std::shared_ptr<PoolAccess> access;  // how to get at it; null: it is host memory
+    KvMemory memory;                              // Fits the fingerprint
+    std::shared_ptr<PoolAccess> access;           // how to get at it; null: it is host memory
+    std::shared_ptr<SideChannels> side_channels;  // from device to device; null: none
     std::string listen_address = "0.0.0.0:0";
     std::string advertise_host = "127.0.0.1";  // host that senders dial, with the port bound
     absl::Duration lease = absl::Seconds(10);
