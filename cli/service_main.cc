@@ -39,8 +39,16 @@ int RunUntilSignal(const Service& service) {
       log::Info("ready");
       ReportReady(service.describe());
     }
+    if (service.failure) {
+      if (const absl::Status failure = service.failure(); !failure.ok()) {
+        log::Error("cannot go on; leaving", {{"error", failure.ToString()}});
+        service.drain(absl::Now());  // tells whoever waits
+        return 1;
+      }
+    }
     // Until ready is reported, look often: it is what a user waits for.
-    const timespec wait = absl::ToTimespec(reported ? absl::Seconds(3600) : absl::Milliseconds(10));
+    const absl::Duration look = reported ? absl::Milliseconds(200) : absl::Milliseconds(10);
+    const timespec wait = absl::ToTimespec(look);
     if (sigtimedwait(&signals, nullptr, &wait) > 0) break;
   }
   log::Info("draining", {{"timeout", absl::FormatDuration(service.drain_timeout)}});

@@ -51,6 +51,7 @@ int RunWorker(const char* kind, worker::WorkerConfig& config, const std::string&
   }
   Service service;
   service.ready = [&worker] { return (*worker)->ready(); };
+  service.failure = [&worker] { return (*worker)->failure(); };
   service.describe = [&worker] {
     return std::map<std::string, std::string>{
         {"admin_port", absl::StrCat((*worker)->admin_port())}};

@@ -26,6 +26,7 @@ struct FieldSpec {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string_view> choices = {};  // of strings; empty = any
   bool secret = false;                         // never printed
+  std::string_view alias = "";                 // a shorter name for the flag and the YAML key
 };
 
 }  // namespace baton

@@ -30,6 +30,7 @@ class DecodeWorker final : public worker::Worker {
 
   bool Drain(absl::Time deadline) override { return service_->Drain(deadline); }
   bool ready() const override { return service_->ready(); }
+  absl::Status failure() const override { return service_->failure(); }
   session::WorkerLoad load() const override { return service_->load(); }
   int admin_port() const override { return service_->admin_port(); }
   int kv_port() const { return receiver_ == nullptr ? 0 : receiver_->port(); }  // 0: none

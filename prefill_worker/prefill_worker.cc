@@ -94,6 +94,8 @@ bool PrefillWorker::Drain(absl::Time deadline) { return parts_->service().Drain(
 
 bool PrefillWorker::ready() const { return parts_->service().ready(); }
 
+absl::Status PrefillWorker::failure() const { return parts_->service().failure(); }
+
 session::WorkerLoad PrefillWorker::load() const { return parts_->service().load(); }
 
 int PrefillWorker::admin_port() const { return parts_->service().admin_port(); }

@@ -19,6 +19,7 @@ class PrefillWorker final : public worker::Worker {
 
   bool Drain(absl::Time deadline) override;
   bool ready() const override;
+  absl::Status failure() const override;
   session::WorkerLoad load() const override;
   int admin_port() const override;
 

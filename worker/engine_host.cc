@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "engine/model/model_plan.h"
 #include "engine/ops/ops.h"
+#include "worker/rank_group_loader.h"
 
 namespace baton::worker {
 namespace {
@@ -27,25 +28,10 @@ std::uint64_t MachineBytes() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-bool ComputesInF32(const WorkerConfig& config) {
-  if (config.compute != "auto") return config.compute == "f32";
-  return config.dtype == "float32" || config.dtype == "float" || config.backend == "reference";
-}
-
 engine::KvDType ChooseKvDType(const WorkerConfig& config) {
   if (config.kv_dtype == "f16") return engine::KvDType::kF16;
   if (config.kv_dtype == "f32") return engine::KvDType::kF32;
   return ComputesInF32(config) ? engine::KvDType::kF32 : engine::KvDType::kF16;
-}
-
-std::unique_ptr<engine::Ops> MakeOps(const WorkerConfig& config) {
-  if (config.backend == "reference") return engine::MakeReferenceOps();
-  engine::OpsOptions options;
-  options.compute = ComputesInF32(config) ? engine::ComputeMode::kF32 : engine::ComputeMode::kFast;
-  options.num_threads = config.threads > 0
-                            ? config.threads
-                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return engine::MakeCpuOps(options);
 }
 
 ModelFingerprint MakeFingerprint(const WorkerConfig& config,
@@ -62,7 +48,7 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
                                                              engine::CpuInstructionSet().size()));
   fingerprint.kv_dtype = std::string(engine::KvDTypeName(layout.dtype));
   fingerprint.num_layers = layout.num_layers;
-  fingerprint.num_kv_heads = layout.num_kv_heads;
+  fingerprint.num_kv_heads = plan.layers[0].num_kv_heads;  // of all ranks
   fingerprint.head_dim = layout.head_dim;
   for (const engine::LayerPlan& layer : plan.layers) fingerprint.windows.push_back(layer.window);
   const auto& windows = fingerprint.windows;
@@ -70,6 +56,16 @@ ModelFingerprint MakeFingerprint(const WorkerConfig& config,
     fingerprint.windows.clear();
   }
   return fingerprint;
+}
+
+// The shape of a block over all ranks, heads that several of them hold counted for each.
+engine::KvLayout LayoutOfAll(const engine::RankGroup& ranks, int block_size,
+                             engine::KvDType dtype) {
+  engine::KvLayout layout = ranks.runner(0).MakeKvLayout(block_size, dtype);
+  for (int rank = 1; rank < ranks.world_size(); ++rank) {
+    layout.num_kv_heads += ranks.runner(rank).MakeKvLayout(block_size, dtype).num_kv_heads;
+  }
+  return layout;
 }
 
 // Logs at every tenth of the layers.
@@ -119,13 +115,12 @@ absl::StatusOr<int> ChooseNumBlocks(const WorkerConfig& config, const engine::Kv
 }
 
 EngineHost::EngineHost(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
-                       std::unique_ptr<engine::ModelRunner> runner,
-                       std::unique_ptr<engine::KvPool> kv, ModelFingerprint fingerprint,
-                       std::string model_name)
+                       engine::ModelPlan plan, std::unique_ptr<engine::RankGroup> ranks,
+                       ModelFingerprint fingerprint, std::string model_name)
     : checkpoint_(std::move(checkpoint)),
-      runner_(std::move(runner)),
-      kv_(std::move(kv)),
-      allocator_(kv_->num_blocks()),
+      plan_(std::move(plan)),
+      ranks_(std::move(ranks)),
+      allocator_(ranks_->kv(0).num_blocks()),
       fingerprint_(std::move(fingerprint)),
       model_name_(std::move(model_name)) {}
 
@@ -137,42 +132,44 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
   auto plan = engine::MakeModelPlan(checkpoint->metadata(), config.max_model_len);
   if (!plan.ok()) return Annotate(plan.status(), config.model);
   const int max_rows = std::max(config.max_num_batched_tokens, config.max_num_seqs);
-  auto runner = RunNicely(config.nice, [&] {
-    return engine::ModelRunner::Load(checkpoint, *std::move(plan), MakeOps(config), max_rows,
-                                     LogProgress);
-  });
-  if (!runner.ok()) return Annotate(runner.status(), config.model);
-  const engine::KvLayout layout = (*runner)->MakeKvLayout(config.block_size, ChooseKvDType(config));
-  BATON_ASSIGN_OR_RETURN(
-      const int num_blocks,
-      ChooseNumBlocks(config, layout, (*runner)->plan().max_context, MachineBytes()));
-  BATON_ASSIGN_OR_RETURN(std::unique_ptr<engine::KvPool> kv,
-                         (*runner)->NewKvPool(layout, num_blocks));
-  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, (*runner)->plan(), layout);
+  auto ranks = RunNicely(
+      config.nice, [&] { return LoadRankGroup(config, checkpoint, *plan, max_rows, LogProgress); });
+  if (!ranks.ok()) return Annotate(ranks.status(), config.model);
+  const engine::KvLayout layout = LayoutOfAll(**ranks, config.block_size, ChooseKvDType(config));
+  BATON_ASSIGN_OR_RETURN(const int num_blocks,
+                         ChooseNumBlocks(config, layout, plan->max_context, MachineBytes()));
+  BATON_RETURN_IF_ERROR((*ranks)->MakeKvPools(config.block_size, layout.dtype, num_blocks));
+  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, *plan, layout);
   std::string name =
       config.served_model_name.empty() ? checkpoint->metadata().name : config.served_model_name;
   log::Info("model loaded", {{"model", name},
                              {"seconds", absl::ToDoubleSeconds(absl::Now() - begin)},
                              {"compute", fingerprint.compute},
+                             {"ranks", config.tensor_parallel_size},
                              {"kv_dtype", fingerprint.kv_dtype},
-                             {"max_context", (*runner)->plan().max_context},
+                             {"max_context", plan->max_context},
                              {"kv_blocks", num_blocks},
                              {"kv_bytes", layout.block_bytes() * layout.num_layers * num_blocks}});
-  return absl::WrapUnique(new EngineHost(std::move(checkpoint), *std::move(runner), std::move(kv),
+  return absl::WrapUnique(new EngineHost(std::move(checkpoint), *std::move(plan), *std::move(ranks),
                                          std::move(fingerprint), std::move(name)));
 }
 
 absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
                               const engine::StepHooks& hooks) {
-  return runner_->Step(sequences, *kv_, hooks);
+  return ranks_->Step(sequences, hooks);
 }
 
 kvtransfer::KvMemory EngineHost::transfer_memory() const {
-  kvtransfer::KvMemory::Rank rank{.layers = {}, .block_bytes = layout().block_bytes()};
-  for (int layer = 0; layer < num_layers(); ++layer) rank.layers.push_back(kv_->LayerData(layer));
-  return {.ranks = {std::move(rank)},
-          .block_size = layout().block_size,
-          .num_blocks = kv_->num_blocks()};
+  kvtransfer::KvMemory memory{.block_size = layout().block_size,
+                              .num_blocks = ranks_->kv(0).num_blocks()};
+  for (int index = 0; index < ranks_->world_size(); ++index) {
+    const engine::KvPool& kv = ranks_->kv(index);
+    kvtransfer::KvMemory::Rank rank{
+        .layers = {}, .block_bytes = kv.layout().block_bytes(), .device = kv.device()};
+    for (int layer = 0; layer < num_layers(); ++layer) rank.layers.push_back(kv.LayerData(layer));
+    memory.ranks.push_back(std::move(rank));
+  }
+  return memory;
 }
 
 }  // namespace baton::worker

@@ -9,8 +9,10 @@
 #include "checkpoint/checkpoint.h"
 #include "common/transfer_ticket.h"
 #include "engine/kv/block_allocator.h"
-#include "engine/kv/kv_pool.h"
+#include "engine/kv/kv_layout.h"
+#include "engine/model/model_plan.h"
 #include "engine/model_runner.h"
+#include "engine/parallel/rank_group.h"
 #include "kvtransfer/transfer.h"
 #include "worker/scheduler.h"
 #include "worker/worker_config.h"
@@ -24,8 +26,9 @@ namespace baton::worker {
 absl::StatusOr<int> ChooseNumBlocks(const WorkerConfig& config, const engine::KvLayout& layout,
                                     int max_context, std::uint64_t machine_bytes);
 
-// A loaded model with its KV pool and block allocator: everything a scheduler computes with. Owns
-// all of it. Step and the allocator as they say; the rest is immutable.
+// A loaded model, on one rank or a group of them, with its KV pools and block allocator: everything
+// a scheduler computes with. Owns all of it. Step and the allocator as they say; the rest is
+// immutable.
 class EngineHost final : public StepRunner {
  public:
   // Opens and loads the checkpoint (seconds for large models), logging progress. The compute
@@ -38,26 +41,31 @@ class EngineHost final : public StepRunner {
                     const engine::StepHooks& hooks) override;
 
   const ModelFingerprint& fingerprint() const { return fingerprint_; }
-  const engine::KvLayout& layout() const { return kv_->layout(); }
-  engine::KvPool& kv() { return *kv_; }
+  // Of rank 0; the other ranks' differs in the number of KV heads.
+  const engine::KvLayout& layout() const { return ranks_->kv(0).layout(); }
+  int tensor_parallel_size() const { return ranks_->world_size(); }
+  // OK, or why no step can succeed any more: a rank of the group has failed.
+  absl::Status health() const { return ranks_->status(); }
   engine::BlockAllocator& allocator() { return allocator_; }
   // How it cuts the KV cache.
-  KvCut cut() const { return {.block_size = layout().block_size, .tensor_parallel_size = 1}; }
+  KvCut cut() const {
+    return {.block_size = layout().block_size, .tensor_parallel_size = ranks_->world_size()};
+  }
   // The pool as transfers see it.
   kvtransfer::KvMemory transfer_memory() const;
   const std::string& model_name() const { return model_name_; }
-  int max_context() const { return runner_->plan().max_context; }
-  int vocab_size() const { return runner_->plan().vocab_size; }
+  int max_context() const { return plan_.max_context; }
+  int vocab_size() const { return plan_.vocab_size; }
   int num_layers() const { return layout().num_layers; }
-  int max_rows() const { return runner_->max_rows(); }
+  int max_rows() const { return ranks_->runner(0).max_rows(); }
 
  private:
-  EngineHost(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
-             std::unique_ptr<engine::ModelRunner> runner, std::unique_ptr<engine::KvPool> kv,
-             ModelFingerprint fingerprint, std::string model_name);
+  EngineHost(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, engine::ModelPlan plan,
+             std::unique_ptr<engine::RankGroup> ranks, ModelFingerprint fingerprint,
+             std::string model_name);
   const std::shared_ptr<const checkpoint::Checkpoint> checkpoint_;
-  const std::unique_ptr<engine::ModelRunner> runner_;
-  const std::unique_ptr<engine::KvPool> kv_;
+  const engine::ModelPlan plan_;
+  const std::unique_ptr<engine::RankGroup> ranks_;
   engine::BlockAllocator allocator_;
   const ModelFingerprint fingerprint_;
   const std::string model_name_;

@@ -11,7 +11,7 @@
 namespace baton::worker {
 
 StepLoop::StepLoop(Options options, StepRunner& runner, WorkerMetrics& metrics, const Clock& clock)
-    : options_(options),
+    : options_(std::move(options)),
       runner_(runner),
       metrics_(metrics),
       clock_(clock),
@@ -49,6 +49,11 @@ bool StepLoop::Post(Event event, absl::Duration patience) {
 session::WorkerLoad StepLoop::load() const {
   absl::MutexLock lock(&mutex_);
   return load_;
+}
+
+absl::Status StepLoop::failure() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
 }
 
 bool StepLoop::Flush(absl::Time deadline) {
@@ -101,6 +106,9 @@ bool StepLoop::RunStep(Scheduler& scheduler) {
   if (!status.ok()) {
     metrics_.step_failures.Add();
     log::Error("engine step failed", {{"error", status.ToString()}});
+    const absl::Status health = options_.health ? options_.health() : absl::OkStatus();
+    absl::MutexLock lock(&mutex_);
+    failure_ = health;
   }
   scheduler.FinishStep(status);
   return true;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/bounded_queue.h"
@@ -24,6 +25,9 @@ class StepLoop {
   struct Options {
     std::size_t queue_capacity = 16384;  // events
     int nice = 0;                        // of the engine thread
+    // OK, or why no step of the runner can succeed any more; asked after a step that failed, on the
+    // engine thread. Null: steps fail one by one.
+    std::function<absl::Status()> health;
   };
   // Does not start the thread. All referred objects must outlive the loop.
   StepLoop(Options options, StepRunner& runner, WorkerMetrics& metrics, const Clock& clock);
@@ -47,6 +51,8 @@ class StepLoop {
   bool Flush(absl::Time deadline);
   // Waits until every event posted was handled and the scheduler holds no request.
   bool WaitUntilIdle(absl::Time deadline);
+  // OK, or why no step can succeed any more. The loop goes on, so that every request is told.
+  absl::Status failure() const;
   // Number of steps run.
   std::int64_t num_steps() const { return num_steps_.load(std::memory_order_relaxed); }
 
@@ -66,7 +72,8 @@ class StepLoop {
   session::WorkerLoad load_ ABSL_GUARDED_BY(mutex_);
   std::int64_t posted_ ABSL_GUARDED_BY(mutex_) = 0;   // events ever
   std::int64_t handled_ ABSL_GUARDED_BY(mutex_) = 0;  // of them, by the scheduler or lost
-  bool idle_ ABSL_GUARDED_BY(mutex_) = true;          // the scheduler's, as last published
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool idle_ ABSL_GUARDED_BY(mutex_) = true;  // the scheduler's, as last published
   std::thread thread_;
 };
 

@@ -25,6 +25,7 @@ struct WorkerConfig {
   std::string dtype = "auto";
   std::string compute = "auto";
   std::string backend = "cpu";
+  int tensor_parallel_size = 1;
   int threads = 0;
   int nice = 0;
 
@@ -80,8 +81,11 @@ struct WorkerConfig {
           "Arithmetic: fast quantizes activations where weights are quantized, f32 does not.");
     field(backend, "backend", {.choices = {"cpu", "reference"}},
           "Implementation of the model's operations; reference is clear and slow.");
+    field(tensor_parallel_size, "tensor-parallel-size", {.min = 1, .max = 64, .alias = "tp"},
+          "Ranks that compute the model together, each with a share of its heads and columns.");
     field(threads, "threads", {.min = 0, .max = 1024},
-          "Compute threads, the engine's own included; 0 takes one per core.");
+          "Compute threads, of all ranks together, the engine's own included; 0 takes one per "
+          "core.");
     field(nice, "nice", {.min = -20, .max = 19},
           "Scheduling niceness of the compute threads; higher yields to others.");
   }

@@ -72,7 +72,8 @@ WorkerService::WorkerService(const WorkerConfig& config, session::WorkerRole rol
       clock_(clock),
       metrics_(registry_),
       timelines_(kTimelines),
-      loop_({.nice = config.nice}, engine, metrics_, clock),
+      loop_({.nice = config.nice, .health = [&engine] { return engine.health(); }}, engine,
+            metrics_, clock),
       links_(std::make_unique<RouterLinks>(LinkOptions(config, role, identity, engine), loop_,
                                            clock)) {
   registry_.OnCollect([this] { metrics_.connected_routers.Set(links_->num_connected()); });
@@ -130,6 +131,7 @@ std::string WorkerService::NotReady() const {
     if (!started_) return "starting";
     if (draining_) return "draining";
   }
+  if (!failure().ok()) return "the engine has failed";
   return links_->num_connected() > 0 ? "" : "no router is connected";
 }
 

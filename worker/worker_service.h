@@ -39,6 +39,8 @@ class Worker {
   virtual bool Drain(absl::Time deadline) = 0;
   // The model is loaded, a router is connected, and no drain began.
   virtual bool ready() const = 0;
+  // OK, or why nothing can be computed any more: the process has to end.
+  virtual absl::Status failure() const = 0;
   virtual session::WorkerLoad load() const = 0;
   virtual int admin_port() const = 0;
 };
@@ -71,6 +73,7 @@ class WorkerService {
 
   bool Drain(absl::Time deadline);
   bool ready() const { return NotReady().empty(); }
+  absl::Status failure() const { return loop_.failure(); }
   session::WorkerLoad load() const { return loop_.load(); }
   int admin_port() const { return admin_ == nullptr ? 0 : admin_->port(); }
 

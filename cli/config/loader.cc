@@ -20,8 +20,9 @@ namespace baton::cli {
 namespace {
 
 Setting* Find(std::vector<Setting>& settings, const std::string& name) {
-  const auto found = std::find_if(settings.begin(), settings.end(),
-                                  [&](const Setting& setting) { return setting.name == name; });
+  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
+    return setting.name == name || (!name.empty() && setting.spec.alias == name);
+  });
   return found == settings.end() ? nullptr : &*found;
 }
 
@@ -64,7 +65,7 @@ absl::Status ApplyFile(const std::string& path, std::vector<Setting>& settings,
             absl::StrCat(place, ": ", name, " must be one value or a list"));
       }
       BATON_RETURN_IF_ERROR(Annotate(setting->set(text), place));
-      loaded.given[name] = text;
+      loaded.given[setting->name] = text;
     }
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not valid YAML: ", error.what()));
@@ -179,7 +180,11 @@ std::string HelpText(const std::string& usage, const std::vector<Setting>& setti
                      "\n\nSettings (flag, or environment BATON_NAME, or a key of the YAML "
                      "file given by --config FILE):\n";
   for (const Setting& setting : settings) {
-    absl::StrAppend(&text, "  --", setting.name, " <", setting.type, ">\n      ", setting.help);
+    absl::StrAppend(&text, "  --", setting.name);
+    if (!setting.spec.alias.empty()) {
+      absl::StrAppend(&text, ", --", std::string(setting.spec.alias));
+    }
+    absl::StrAppend(&text, " <", setting.type, ">\n      ", setting.help);
     const std::string bounds = Bounds(setting);
     if (!bounds.empty()) absl::StrAppend(&text, " [", bounds, "]");
     if (!setting.default_value.empty() && !setting.spec.secret) {
@@ -204,8 +209,10 @@ std::string MarkdownTable(const std::vector<Setting>& settings) {
   std::string text = "| setting | type | default | bounds | meaning |\n|---|---|---|---|---|\n";
   for (const Setting& setting : settings) {
     const std::string bounds = absl::StrReplaceAll(Bounds(setting), {{"|", "\\|"}});
+    const std::string alias =
+        setting.spec.alias.empty() ? "" : absl::StrCat(", `", std::string(setting.spec.alias), "`");
     absl::StrAppend(
-        &text, "| `", setting.name, "` | ", setting.type, " | ",
+        &text, "| `", setting.name, "`", alias, " | ", setting.type, " | ",
         setting.default_value.empty() ? "" : absl::StrCat("`", setting.default_value, "`"), " | ",
         bounds, " | ", absl::StrReplaceAll(setting.help, {{"|", "\\|"}}), " |\n");
   }

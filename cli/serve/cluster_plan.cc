@@ -68,11 +68,12 @@ ChildSpec RouterSpec(const ServeConfig& config, const std::map<std::string, std:
 }
 
 ChildSpec WorkerSpec(const ServeConfig& config, const std::map<std::string, std::string>& given,
-                     const char* command, int index, int threads, int nice) {
+                     const char* command, int index, int ranks, int threads, int nice) {
   ChildSpec spec;
   spec.name = absl::StrCat(command, "-", index);
   Inherited inherited = Inherit<worker::WorkerConfig>(
-      given, {"model", "routers", "worker-id", "host", "advertise-host", "kv-port", "admin-port"});
+      given, {"model", "routers", "worker-id", "host", "advertise-host", "kv-port", "admin-port",
+              "tensor-parallel-size"});
   spec.environment = std::move(inherited.secrets);
   std::vector<std::string> args = {command};
   args.insert(args.end(), inherited.args.begin(), inherited.args.end());
@@ -80,6 +81,7 @@ ChildSpec WorkerSpec(const ServeConfig& config, const std::map<std::string, std:
   args.push_back("--worker-id=" + spec.name);
   args.push_back("--host=127.0.0.1");
   if (config.role == "both") args.push_back("--role=both");
+  args.push_back(absl::StrCat("--tensor-parallel-size=", ranks));
   if (!given.contains("threads")) args.push_back(absl::StrCat("--threads=", threads));
   if (!given.contains("nice")) args.push_back(absl::StrCat("--nice=", nice));
   spec.args = [args = std::move(args), name = spec.name](const ReadyValues& known) {
@@ -88,7 +90,8 @@ ChildSpec WorkerSpec(const ServeConfig& config, const std::map<std::string, std:
     all.push_back("--routers=127.0.0.1:" + known.at("router.session_port"));
     return all;
   };
-  spec.note = absl::StrFormat("%d threads, nice %d", threads, nice);
+  spec.note = ranks == 1 ? absl::StrFormat("%d threads, nice %d", threads, nice)
+                         : absl::StrFormat("%d ranks, %d threads, nice %d", ranks, threads, nice);
   return spec;
 }
 
@@ -98,15 +101,21 @@ std::vector<std::vector<ChildSpec>> PlanCluster(const ServeConfig& config,
                                                 const std::map<std::string, std::string>& given,
                                                 int num_cores) {
   std::vector<ChildSpec> workers;
+  const auto ranks = [&config](int own) {
+    return own > 0 ? own : config.worker.tensor_parallel_size;
+  };
   if (config.role == "split") {
     const int threads = std::max(1, num_cores / config.prefill);
     for (int i = 0; i < config.prefill; ++i) {
-      workers.push_back(WorkerSpec(config, given, "prefill", i, threads, kPrefillNice));
+      workers.push_back(WorkerSpec(config, given, "prefill", i,
+                                   ranks(config.prefill_tensor_parallel_size), threads,
+                                   kPrefillNice));
     }
   }
   const int threads = std::max(1, num_cores / config.decode);
   for (int i = 0; i < config.decode; ++i) {
-    workers.push_back(WorkerSpec(config, given, "decode", i, threads, 0));
+    workers.push_back(WorkerSpec(config, given, "decode", i,
+                                 ranks(config.decode_tensor_parallel_size), threads, 0));
   }
   return {{RouterSpec(config, given)}, std::move(workers)};
 }

@@ -102,9 +102,9 @@ TEST(FaultsTest, AThousandRequestsOfWhichHalfAreCancelledLeakNothing) {
 // Kills `victim` with -9 while streams run, and expects: streams end (with an error event or
 // [DONE]), none hangs, the supervisor brings the worker back, new requests are answered, the
 // survivors' books balance.
-void KillDuringRequests(const std::string& victim) {
+void KillDuringRequests(const std::string& victim, const std::vector<std::string>& flags = {}) {
   SCOPED_TRACE("kill " + victim);
-  const auto started = LocalCluster::Start(TinyModelPath());
+  const auto started = LocalCluster::Start(TinyModelPath(), flags);
   ASSERT_TRUE(started.ok()) << started.status();
   const LocalCluster& cluster = **started;
   const pid_t pid = cluster.Pid(victim);
@@ -159,6 +159,10 @@ void KillDuringRequests(const std::string& victim) {
 TEST(FaultsTest, ADeadDecodeWorkerFailsItsRequestsAndComesBack) { KillDuringRequests("decode-0"); }
 TEST(FaultsTest, ADeadPrefillWorkerFailsItsRequestsAndComesBack) {
   KillDuringRequests("prefill-0");
+}
+TEST(FaultsTest, DeadGroupsOfRanksFailTheirRequestsAndComeBack) {
+  KillDuringRequests("decode-0", {"--decode-tp=2"});
+  KillDuringRequests("prefill-0", {"--prefill-tp=2"});
 }
 
 TEST(FaultsTest, ADeadRouterFreesWhatTheWorkersHeld) {

@@ -79,16 +79,22 @@ TEST_P(UnequalGroupsTest, GiveTheTokensOfOneProcessAlone) {
       BooksAreBalancedAndIdle(**cluster, {"prefill-0", "decode-0", "prefill-x", "decode-x"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Groups, UnequalGroupsTest,
-                         ::testing::Values(Groups{"block_sizes",
-                                                  {"--block-size=16", "--transport=grpc"},
-                                                  {"--block-size=64", "--transport=grpc"},
-                                                  {"--block-size=32", "--transport=grpc"}},
-                                           Groups{"block_sizes_shm",
-                                                  {"--block-size=64"},
-                                                  {"--block-size=8"},
-                                                  {"--block-size=16"}}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Groups, UnequalGroupsTest,
+    ::testing::Values(
+        Groups{"block_sizes",
+               {"--block-size=16", "--transport=grpc"},
+               {"--block-size=64", "--transport=grpc"},
+               {"--block-size=32", "--transport=grpc"}},
+        Groups{"block_sizes_shm", {"--block-size=64"}, {"--block-size=8"}, {"--block-size=16"}},
+        // The model has 4 KV heads: 2 + 2, 2 + 1 + 1.
+        Groups{"ranks", {"--tp=2"}, {"--tp=3"}, {"--tp=1"}},
+        // Some heads are held by two ranks.
+        Groups{"ranks_and_block_sizes",
+               {"--tp=1", "--transport=grpc"},
+               {"--tp=6", "--transport=grpc"},
+               {"--tp=2", "--block-size=32", "--transport=grpc"}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace baton::testing

@@ -32,7 +32,7 @@ struct Config {
   void VisitFields(Visitor&& field) {
     field(stream, "stream", {}, "Stream.");
     field(memory, "memory", {.unit = "bytes", .min = 0}, "Memory.");
-    field(rate, "rate", {}, "Rate.");
+    field(rate, "requests-per-second", {.alias = "rate"}, "Rate.");
     field(dtype, "dtype", {.choices = {"auto", "f32"}}, "Type.");
     field(lease, "lease", {.min = 0.1}, "Lease.");
     field(routers, "routers", {}, "Routers.");
@@ -50,14 +50,14 @@ std::string WriteFile(const std::string& text) {
 
 TEST(ConfigTest, FlagsGoOverEnvironmentOverFile) {
   const std::string path = WriteFile("block-size: 8\nrate: 2\nlease: 5s\nrouters: [a:1, b:2]\n");
-  setenv("BATON_RATE", "3", 1);
+  setenv("BATON_REQUESTS_PER_SECOND", "3", 1);
   setenv("BATON_LEASE", "250ms", 1);
   Config config;
   auto settings = CollectSettings(config);
 
   const auto loaded =
       LoadSettings(settings, {"--config", path, "--lease=1m", "--stream", "--memory", "2GiB"});
-  unsetenv("BATON_RATE");
+  unsetenv("BATON_REQUESTS_PER_SECOND");
   unsetenv("BATON_LEASE");
 
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -100,6 +100,23 @@ TEST(ConfigTest, NeverShowsASecret) {
 
   EXPECT_THAT(RedactedDump(settings), HasSubstr("api-key=***"));
   EXPECT_THAT(HelpText("usage", settings), ::testing::Not(HasSubstr("hunter2")));
+}
+
+TEST(ConfigTest, TakesAnAliasForTheNameAndReportsTheName) {
+  Config config;
+  auto settings = CollectSettings(config);
+  const std::string path = WriteFile("rate: 2\n");
+
+  auto loaded = LoadSettings(settings, {"--config", path});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(config.rate, 2);
+  EXPECT_EQ(loaded->given.count("requests-per-second"), 1u);
+  loaded = LoadSettings(settings, {"--rate=4"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(config.rate, 4);
+  EXPECT_EQ(loaded->given.count("requests-per-second"), 1u);
+  EXPECT_THAT(HelpText("usage", settings), HasSubstr("--requests-per-second, --rate <number>"));
+  EXPECT_THAT(MarkdownTable(settings), HasSubstr("| `requests-per-second`, `rate` | number |"));
 }
 
 TEST(ConfigTest, HelpListsEverySetting) {

@@ -130,5 +130,33 @@ TEST(EngineHostTest, AMissingModelIsAnErrorWithItsPath) {
       << host.status();
 }
 
+TEST(EngineHostTest, AGroupShowsEveryRanksMemory) {
+  WorkerConfig config = TinyConfig();
+  const auto one = EngineHost::Create(config);
+  ASSERT_TRUE(one.ok()) << one.status();
+  config.tensor_parallel_size = 2;
+
+  const auto group = EngineHost::Create(config);
+
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_EQ((*group)->fingerprint(), (*one)->fingerprint());
+  EXPECT_EQ((*group)->cut().tensor_parallel_size, 2);
+  const kvtransfer::KvMemory whole = (*one)->transfer_memory(),
+                             shared = (*group)->transfer_memory();
+  ASSERT_EQ(shared.ranks.size(), 2u);
+  EXPECT_EQ(shared.cut(), (*group)->cut());
+  EXPECT_EQ(shared.ranks[0].block_bytes + shared.ranks[1].block_bytes, whole.ranks[0].block_bytes);
+}
+
+TEST(EngineHostTest, RefusesMoreRanksThanTheModelOrTheBackendTakes) {
+  WorkerConfig config = TinyConfig();
+  config.tensor_parallel_size = 64;
+  EXPECT_EQ(EngineHost::Create(config).status().code(), absl::StatusCode::kFailedPrecondition);
+
+  config.tensor_parallel_size = 2;
+  config.backend = "reference";
+  EXPECT_EQ(EngineHost::Create(config).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace baton::worker

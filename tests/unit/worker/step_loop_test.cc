@@ -44,7 +44,9 @@ struct LoopSetup {
   explicit LoopSetup(int steps_per_request = 1, std::size_t capacity = 64)
       : metrics(registry),
         scheduler(steps_per_request),
-        loop({.queue_capacity = capacity}, runner, metrics, clock) {}
+        loop({.queue_capacity = capacity, .health = [this] { return health; }}, runner, metrics,
+             clock) {}
+  absl::Status health;  // the runner's
   RealClock clock;
   metrics::Registry registry;
   WorkerMetrics metrics;
@@ -164,6 +166,22 @@ TEST(StepLoopTest, TakesEventsFromManyThreads) {
     EXPECT_EQ(key.session, next[key.link]++);
   }
   EXPECT_EQ(next, std::vector<int>(kThreads, kEvents));
+}
+
+TEST(StepLoopTest, ReportsAFailureOnlyOfARunnerThatCannotGoOn) {
+  LoopSetup passing, lasting;
+  for (LoopSetup* setup : {&passing, &lasting}) setup->runner.fail_ = true;
+  lasting.health = absl::DataLossError("a rank has failed");
+  for (LoopSetup* setup : {&passing, &lasting}) {
+    EXPECT_TRUE(setup->loop.failure().ok());
+    setup->loop.Start(setup->scheduler);
+
+    ASSERT_TRUE(setup->loop.TryPost(NewRequest(0)));
+
+    EXPECT_TRUE(setup->loop.WaitUntilIdle(Soon()));  // its request was told
+  }
+  EXPECT_TRUE(passing.loop.failure().ok());
+  EXPECT_EQ(lasting.loop.failure(), absl::DataLossError("a rank has failed"));
 }
 
 }  // namespace

@@ -1,0 +1,90 @@
+#include "worker/rank_group_loader.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "engine/ops/ops.h"
+#include "engine/parallel/core_affinity.h"
+#include "engine/parallel/cpu_rank.h"
+#include "engine/parallel/shard.h"
+#include "engine/parallel/thread_communicator.h"
+
+namespace baton::worker {
+namespace {
+
+using engine::ModelRunner;
+using engine::RankGroup;
+
+engine::OpsOptions OptionsOfRank(const WorkerConfig& config) {
+  const int threads = config.threads > 0
+                          ? config.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  engine::OpsOptions options;
+  options.compute = ComputesInF32(config) ? engine::ComputeMode::kF32 : engine::ComputeMode::kFast;
+  options.num_threads = std::max(1, threads / config.tensor_parallel_size);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<RankGroup>> LoadOne(
+    const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+    const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
+  return RankGroup::Load({}, [&](int) {
+    return ModelRunner::Load(checkpoint, plan,
+                             config.backend == "reference"
+                                 ? engine::MakeReferenceOps()
+                                 : engine::MakeCpuOps(OptionsOfRank(config)),
+                             max_rows, on_progress);
+  });
+}
+
+}  // namespace
+
+bool ComputesInF32(const WorkerConfig& config) {
+  if (config.compute != "auto") return config.compute == "f32";
+  return config.dtype == "float32" || config.dtype == "float" || config.backend == "reference";
+}
+
+absl::StatusOr<std::unique_ptr<RankGroup>> LoadRankGroup(
+    const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+    const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
+  const int world_size = config.tensor_parallel_size;
+  if (world_size == 1) return LoadOne(config, std::move(checkpoint), plan, max_rows, on_progress);
+  if (config.backend != "cpu") {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "tensor-parallel-size %d with backend %s, which computes with one rank only; use backend "
+        "cpu or leave the size at 1",
+        world_size, config.backend));
+  }
+  std::vector<engine::Shard> shards;
+  for (int rank = 0; rank < world_size; ++rank) {
+    BATON_ASSIGN_OR_RETURN(shards.emplace_back(), engine::MakeShard(plan, world_size, rank));
+  }
+  engine::OpsOptions ops = OptionsOfRank(config);
+  const std::vector<int> cores = engine::AllowedCores();
+  engine::RankGroupOptions options;
+  options.cores = engine::DealOutCores(cores, world_size, ops.num_threads);
+  if (options.cores.empty()) {
+    log::Warn("fewer cores than tensor-parallel ranks have threads: ranks share them and are slow",
+              {{"cores", cores.size()}, {"ranks", world_size}, {"threads", ops.num_threads}});
+    ops.spin = options.spin = absl::ZeroDuration();
+  }
+  const auto communicators =
+      engine::ThreadCommunicator::MakeGroup({.world_size = world_size, .spin = options.spin});
+  options.communicators.assign(communicators.begin(), communicators.end());
+  return RankGroup::Load(std::move(options), [&](int rank) {
+    engine::ModelPlan local = engine::LocalPlan(plan, shards[rank]);
+    return ModelRunner::Load(
+        checkpoint, std::move(local),
+        engine::MakeCpuRankOps(
+            ops, {.whole = plan, .shard = shards[rank], .communicator = communicators[rank]}),
+        max_rows, rank == 0 ? on_progress : nullptr);
+  });
+}
+
+}  // namespace baton::worker
