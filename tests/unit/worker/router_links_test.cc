@@ -22,7 +22,7 @@ session::Prefill TestPrefill(const std::string& id) {
   session::Prefill prefill;
   prefill.spec.request_id = id;
   prefill.spec.prompt = {1};
-  prefill.ticket = {1, "d", 1, absl::Seconds(1), "x:1", 1, {0}, {"m", "f", "f", 1, 1, 1, 16}};
+  prefill.ticket = {1, "d", 1, absl::Seconds(1), "x:1", 1, {0}, {"m", "f", "f", 1, 1, 1, {}}, {16}};
   return prefill;
 }
 
