@@ -221,12 +221,15 @@ void HostLink::OnFrame(std::span<const std::byte> frame) {
 
 void HostLink::OnClosed(const absl::Status& why) {
   std::shared_ptr<FrameStream> last;  // ends the cycle of link and stream, after the lock
+  std::shared_ptr<SendSideChannel> side;
   {
     absl::MutexLock lock(&mutex_);
     down_ = true;
     last = std::move(stream_);
+    side = std::move(side_);
   }
-  if (const auto side = Side()) side->Stop();  // releases every put
+  if (side != nullptr) side->Stop();  // releases every put
+  side.reset();                       // what it was made of may go with our owner after on_down
   if (ring_ != nullptr) ring_->Stop();
   if (ring_watcher_.joinable()) ring_watcher_.join();  // it must not report after on_down
   events_.on_down(why);

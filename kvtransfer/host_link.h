@@ -64,7 +64,7 @@ class HostLink final : public Transport, public std::enable_shared_from_this<Hos
   bool up_ ABSL_GUARDED_BY(mutex_) = false;
   bool down_ ABSL_GUARDED_BY(mutex_) = false;
   bool ring_chosen_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<SendSideChannel> side_ ABSL_GUARDED_BY(mutex_);  // kept until the link goes
+  std::shared_ptr<SendSideChannel> side_ ABSL_GUARDED_BY(mutex_);  // until the link is down
   bool awaiting_room_ ABSL_GUARDED_BY(mutex_) = false;
   bool awaiting_staging_ ABSL_GUARDED_BY(mutex_) = false;
 };
