@@ -59,8 +59,8 @@ absl::Status PairSet::Poll() {
   return absl::OkStatus();
 }
 
-std::vector<Doomed> PairSet::TakeForReaper() {
-  std::vector<Doomed> doomed;
+std::vector<gpu::Doomed> PairSet::TakeForReaper() {
+  std::vector<gpu::Doomed> doomed;
   for (const auto& [ranks, pair] : pairs_) doomed.push_back(pair->TakeForReaper());
   return doomed;
 }

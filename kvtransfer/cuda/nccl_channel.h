@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "gpu/nccl_reaper.h"
 #include "kvtransfer/cuda/nccl_metrics.h"
 #include "kvtransfer/cuda/nccl_pair.h"
-#include "kvtransfer/cuda/nccl_reaper.h"
 #include "kvtransfer/cuda/pair_budget.h"
 #include "kvtransfer/cuda/slices.h"
 #include "kvtransfer/side_channel.h"
@@ -24,9 +24,9 @@ struct DeviceRank {
 
 // What the channels of one worker share. Must outlive them.
 struct NcclShared {
-  NcclShared(NcclReaper::Options reaper_options, int max_pairs, NcclMetrics* metrics_or_null)
+  NcclShared(gpu::NcclReaper::Options reaper_options, int max_pairs, NcclMetrics* metrics_or_null)
       : reaper(std::move(reaper_options)), budget(max_pairs), metrics(metrics_or_null) {}
-  NcclReaper reaper;
+  gpu::NcclReaper reaper;
   PairBudget budget;
   PairResourceCache resources;
   NcclMetrics* metrics;  // may be null
@@ -66,7 +66,7 @@ class PairSet {
   void Finish();
 
  private:
-  std::vector<Doomed> TakeForReaper();
+  std::vector<gpu::Doomed> TakeForReaper();
   void Forget();
   const NcclChannelOptions& options_;
   const NcclPair::Role role_;

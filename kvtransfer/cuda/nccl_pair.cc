@@ -9,9 +9,9 @@
 #include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "gpu/nccl_status.h"
 #include "gpu/status.h"
 #include "kvtransfer/cuda/kernels/copy_pieces.h"
-#include "kvtransfer/cuda/nccl_status.h"
 
 namespace baton::kvtransfer::cuda {
 absl::StatusOr<std::unique_ptr<NcclPair>> NcclPair::Start(const Options& options, Role role,
@@ -43,7 +43,7 @@ absl::Status NcclPair::Poll() {
   ncclResult_t state = ncclSuccess;
   BATON_NCCL_RETURN_IF_ERROR(comm_, ncclCommGetAsyncError(comm_, &state));
   BATON_RETURN_IF_ERROR(
-      ToStatus(state, comm_, state_ == State::kConnecting ? "connecting" : "transfer"));
+      gpu::ToStatus(state, comm_, state_ == State::kConnecting ? "connecting" : "transfer"));
   if (state == ncclInProgress && state_ == State::kConnecting &&
       absl::Now() - started_ > options_.connect_timeout) {
     return absl::DeadlineExceededError(
@@ -131,8 +131,9 @@ absl::Status NcclPair::Issue(std::span<const ByteRun> runs, bool direct) {
     if (result != ncclSuccess) break;
   }
   const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group must not stay open
-  BATON_RETURN_IF_ERROR(ToStatus(result, comm_, role_ == Role::kSender ? "ncclSend" : "ncclRecv"));
-  return ToStatus(ended, comm_, "ncclGroupEnd");
+  BATON_RETURN_IF_ERROR(
+      gpu::ToStatus(result, comm_, role_ == Role::kSender ? "ncclSend" : "ncclRecv"));
+  return gpu::ToStatus(ended, comm_, "ncclGroupEnd");
 }
 
 absl::Status NcclPair::Transfer(std::span<const ByteRun> runs, bool direct) {

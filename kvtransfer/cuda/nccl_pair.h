@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kvtransfer/cuda/nccl_reaper.h"
+#include "gpu/nccl_reaper.h"
 #include "kvtransfer/cuda/pair_resources.h"
 
 namespace baton::kvtransfer::cuda {
@@ -64,7 +64,7 @@ class NcclPair {
   std::uint64_t num_completed() const { return num_completed_; }
 
   // Communicator and stream, for the reaper; the pair is then of no more use.
-  Doomed TakeForReaper() {
+  gpu::Doomed TakeForReaper() {
     return {std::exchange(comm_, nullptr), resources_->stream.get(), options_.device};
   }
   // Device memory that the pair takes, as far as it can be seen from outside of NCCL.

@@ -11,8 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/status.h"
+#include "gpu/nccl_status.h"
 #include "kvtransfer/cuda/nccl_channel.h"
-#include "kvtransfer/cuda/nccl_status.h"
 
 namespace baton::kvtransfer::cuda {
 namespace {

@@ -27,6 +27,7 @@ set(BATON_ENGINE_CUDA_SOURCES
   ops/cuda/device_matrix.cc
   ops/cuda/matmul.cc
   ops/cuda/matmul_library.cc
+  ops/cuda/nccl_communicator.cc
   ops/cuda/weight_uploader.cc)
 baton_library(engine_cuda
   SOURCES ${BATON_ENGINE_CUDA_SOURCES}

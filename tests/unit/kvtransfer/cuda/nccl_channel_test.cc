@@ -269,8 +269,8 @@ class NcclChannelTest : public ::testing::Test {
             .destination_ranks = ranks};
   }
   std::mt19937 random_{1};
-  NcclShared send_{NcclReaper::Options{}, 64, nullptr};
-  NcclShared receive_{NcclReaper::Options{}, 64, nullptr};
+  NcclShared send_{gpu::NcclReaper::Options{}, 64, nullptr};
+  NcclShared receive_{gpu::NcclReaper::Options{}, 64, nullptr};
 };
 
 void ExpectAllArrived(const Rig& rig) {
@@ -341,7 +341,7 @@ TEST_F(NcclChannelTest, IdlePairsCloseAndOpenAgain) {
 }
 
 TEST_F(NcclChannelTest, LinkUsedLongestAgoMakesRoomForAnother) {
-  NcclShared narrow(NcclReaper::Options{}, /*max_pairs=*/1, nullptr);
+  NcclShared narrow(gpu::NcclReaper::Options{}, /*max_pairs=*/1, nullptr);
   Rig first(Equal(), random_, {}, narrow, receive_);
   first.PutAll();
   EXPECT_TRUE(Await([&] { return first.num_released == first.num_taken; }));
@@ -418,7 +418,7 @@ TEST_F(NcclChannelTest, EveryFailingCallEndsTheLinkAndNothingElse) {
       {"cudaSetDevice", cudaErrorInvalidDevice}};
   for (const auto& [call, error] : faults) {
     SCOPED_TRACE(call);
-    NcclShared shared(NcclReaper::Options{}, 64, nullptr);  // nothing to reuse
+    NcclShared shared(gpu::NcclReaper::Options{}, 64, nullptr);  // nothing to reuse
     Rig rig(Equal(), random_, {.message_timeout = absl::Milliseconds(300)}, shared, shared);
     cuda_emulation::InjectFault({call, static_cast<cudaError_t>(error), 0, 1});
     rig.PutAll();

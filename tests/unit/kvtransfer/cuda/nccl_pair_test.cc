@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "cuda_emulation/nccl/controls.h"
 #include "cuda_emulation/runtime.h"
-#include "kvtransfer/cuda/nccl_reaper.h"
+#include "gpu/nccl_reaper.h"
 #include "tests/support/cuda_test.h"
 
 // Both ends of a pair in one process, on the emulated NCCL.
@@ -56,7 +56,7 @@ class NcclPairTest : public testing::CudaTest {
   }
 
   PairResourceCache cache_;
-  NcclReaper reaper_{NcclReaper::Options{}};
+  gpu::NcclReaper reaper_{gpu::NcclReaper::Options{}};
 };
 
 // Property: whatever the runs, every byte lands where the receiver's runs say; runs that it drops
@@ -173,7 +173,7 @@ TEST_F(NcclPairTest, IdlePairsAreFinishedByBothEnds) {
 TEST_F(NcclPairTest, AbortThatHangsIsReportedAfterItsDeadline) {
   Ends ends = Connect();
   std::string told;
-  const NcclReaper reaper(
+  const gpu::NcclReaper reaper(
       {.timeout = absl::Milliseconds(30), .on_hang = [&](const std::string& what) {
          told = what;
          cuda_emulation::GlobalNcclOptions().abort_hangs = false;

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 
-namespace baton::kvtransfer::cuda {
+namespace baton::gpu {
 
 // OK for ncclSuccess and ncclInProgress, else what an NCCL call failed with, in NCCL's own words.
 // `comm` may be null.
@@ -15,11 +15,10 @@ namespace baton::kvtransfer::cuda {
 //   kInternal            anything else
 absl::Status ToStatus(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
-}  // namespace baton::kvtransfer::cuda
+}  // namespace baton::gpu
 
-#define BATON_NCCL_RETURN_IF_ERROR(comm, call)                      \
-  do {                                                              \
-    const absl::Status baton_nccl_status =                          \
-        ::baton::kvtransfer::cuda::ToStatus((call), (comm), #call); \
-    if (!baton_nccl_status.ok()) return baton_nccl_status;          \
+#define BATON_NCCL_RETURN_IF_ERROR(comm, call)                                            \
+  do {                                                                                    \
+    const absl::Status baton_nccl_status = ::baton::gpu::ToStatus((call), (comm), #call); \
+    if (!baton_nccl_status.ok()) return baton_nccl_status;                                \
   } while (false)

@@ -1,4 +1,4 @@
-#include "kvtransfer/cuda/nccl_reaper.h"
+#include "gpu/nccl_reaper.h"
 
 #include <thread>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "common/log.h"
 
-namespace baton::kvtransfer::cuda {
+namespace baton::gpu {
 namespace {
 
 constexpr absl::Duration kPoll = absl::Microseconds(200);
@@ -49,7 +49,7 @@ void AbortAll(const std::vector<Doomed>& doomed) {
   for (const Doomed& one : doomed) {
     const ncclResult_t result = ncclCommAbort(one.comm);
     BATON_CHECK(result == ncclSuccess || result == ncclInProgress,
-                "NCCL refuses to abort a communicator, which may still write to KV blocks");
+                "NCCL refuses to abort a communicator, which may still write to memory");
   }
   for (const Doomed& one : doomed) AwaitIdle(one);
 }
@@ -65,7 +65,7 @@ void FinishAll(const std::vector<Doomed>& doomed) {
 }
 
 void EndProcess(const std::string& what) {
-  log::Error("kv transfer cannot be ended; the process stops so that no block is reused",
+  log::Error("NCCL cannot be ended; the process stops so that no memory it uses is reused",
              {{"error", what}});
   CheckFailed(__FILE__, __LINE__, "NCCL is silent", what.c_str());
 }
@@ -98,4 +98,4 @@ void NcclReaper::Finish(const std::vector<Doomed>& doomed) const {
                   absl::StrCat("closing ", doomed.size(), " NCCL communicators"));
 }
 
-}  // namespace baton::kvtransfer::cuda
+}  // namespace baton::gpu

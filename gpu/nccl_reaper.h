@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-namespace baton::kvtransfer::cuda {
+namespace baton::gpu {
 
 // A communicator to end, and the stream that its operations were given to.
 struct Doomed {
@@ -24,9 +24,9 @@ struct Doomed {
 // all communicators are revoked first, which only raises flags, then waited for, then destroyed;
 // at last the streams drain: what was queued behind an operation runs when that is broken off.
 //
-// If the deadline passes, nobody can prove any more that the device is done with the KV blocks.
-// They must not be reused, so the process has to end: `on_hang` does that, and returns in tests
-// only.
+// If the deadline passes, nobody can prove any more that the device is done with the memory that
+// it was given. It must not be reused, so the process has to end: `on_hang` does that, and returns
+// in tests only.
 class NcclReaper {
  public:
   struct Options {
@@ -46,4 +46,4 @@ class NcclReaper {
   const Options options_;
 };
 
-}  // namespace baton::kvtransfer::cuda
+}  // namespace baton::gpu

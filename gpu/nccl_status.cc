@@ -1,10 +1,10 @@
-#include "kvtransfer/cuda/nccl_status.h"
+#include "gpu/nccl_status.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
-namespace baton::kvtransfer::cuda {
+namespace baton::gpu {
 
 absl::Status ToStatus(ncclResult_t result, ncclComm_t comm, std::string_view call) {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
@@ -18,7 +18,7 @@ absl::Status ToStatus(ncclResult_t result, ncclComm_t comm, std::string_view cal
       return absl::UnavailableError(text);
     case ncclUnhandledCudaError:
       return absl::ResourceExhaustedError(
-          absl::StrCat(text, "; leave more device memory free, or allow fewer NCCL pairs"));
+          absl::StrCat(text, "; leave more device memory free, or allow fewer NCCL communicators"));
     case ncclInvalidArgument:
     case ncclInvalidUsage:
       return absl::FailedPreconditionError(text);
@@ -27,4 +27,4 @@ absl::Status ToStatus(ncclResult_t result, ncclComm_t comm, std::string_view cal
   }
 }
 
-}  // namespace baton::kvtransfer::cuda
+}  // namespace baton::gpu
