@@ -53,13 +53,16 @@ std::string SetupName(const EngineSetup& setup) {
                    : setup.kv == engine::KvDType::kBF16 ? "KvBF16"
                                                         : "KvF32";
   if (setup.backend == Backend::kReference) return absl::StrCat("Reference", kv);
+  if (setup.backend == Backend::kCuda) return absl::StrCat("Cuda", kv);
   const char* compute = setup.compute == engine::ComputeMode::kFast ? "Fast" : "F32";
   return absl::StrCat("Cpu", compute, kv);
 }
 
 void PrintTo(const EngineSetup& setup, std::ostream* out) { *out << SetupName(setup); }
 
-std::unique_ptr<engine::Ops> MakeOps(const EngineSetup& setup) {
+absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOps(const EngineSetup& setup,
+                                                     const engine::ModelPlan& plan) {
+  if (setup.make_ops) return setup.make_ops(setup, plan);
   if (setup.backend == Backend::kReference) return engine::MakeReferenceOps();
   return engine::MakeCpuOps({.compute = setup.compute, .num_threads = setup.num_threads});
 }
@@ -74,9 +77,10 @@ absl::StatusOr<std::unique_ptr<GoldenEngine>> GoldenEngine::Create(
     std::shared_ptr<const checkpoint::Checkpoint> checkpoint, const EngineSetup& setup) {
   std::unique_ptr<GoldenEngine> result(new GoldenEngine());
   BATON_ASSIGN_OR_RETURN(auto plan, engine::MakeModelPlan(checkpoint->metadata(), 0));
+  BATON_ASSIGN_OR_RETURN(auto ops, MakeOps(setup, plan));
   BATON_ASSIGN_OR_RETURN(result->runner_,
                          engine::ModelRunner::Load(std::move(checkpoint), std::move(plan),
-                                                   MakeOps(setup), setup.max_rows, nullptr));
+                                                   std::move(ops), setup.max_rows, nullptr));
   const auto layout = result->runner_->MakeKvLayout(setup.block_size, setup.kv);
   const int num_blocks = layout.BlocksFor(setup.kv_tokens);
   BATON_ASSIGN_OR_RETURN(result->kv_, result->runner_->NewKvPool(layout, num_blocks));

@@ -16,7 +16,12 @@
 
 namespace baton::testing {
 
-enum class Backend : std::uint8_t { kReference, kCpu };
+// kCuda: of tests that set EngineSetup::make_ops, which link that backend; see cuda_setups.h.
+enum class Backend : std::uint8_t { kReference, kCpu, kCuda };
+
+struct EngineSetup;
+using OpsMaker = std::function<absl::StatusOr<std::unique_ptr<engine::Ops>>(
+    const EngineSetup&, const engine::ModelPlan&)>;
 
 // Which arithmetic to judge.
 struct EngineSetup {
@@ -25,13 +30,17 @@ struct EngineSetup {
   engine::KvDType kv = engine::KvDType::kF32;
   int num_threads = 1;
   int block_size = 16;
-  int max_rows = 512;     // of a step
-  int kv_tokens = 16384;  // room in the pool
+  int max_rows = 512;      // of a step
+  int kv_tokens = 16384;   // room in the pool
+  int max_sequences = 16;  // of a step; kCuda
+  bool graphs = true;      // kCuda
+  OpsMaker make_ops;       // null: reference and CPU, which every test links
 };
-std::string SetupName(const EngineSetup& setup);  // "ReferenceKvF32", "CpuFastKvF16", ...
+std::string SetupName(const EngineSetup& setup);            // "ReferenceKvF32", "CpuFastKvF16", ...
 void PrintTo(const EngineSetup& setup, std::ostream* out);  // for GoogleTest
 
-std::unique_ptr<engine::Ops> MakeOps(const EngineSetup& setup);
+absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOps(const EngineSetup& setup,
+                                                     const engine::ModelPlan& plan);
 
 // A loaded model and a KV pool with the simplest ways to use them: no scheduler, no preemption.
 class GoldenEngine {

@@ -23,11 +23,21 @@ baton_cuda_kernels(engine_kernels SOURCES ${BATON_ENGINE_CUDA_KERNELS})
 # What calls the kernels, cuBLASLt and the CUDA runtime: plain C++, linked with either build of the
 # kernels.
 set(BATON_ENGINE_CUDA_SOURCES
+  ops/cuda/activations.cc
+  ops/cuda/attention_plans.cc
+  ops/cuda/cuda_backend.cc
+  ops/cuda/cuda_ops.cc
+  ops/cuda/cuda_sampling.cc
+  ops/cuda/cuda_step.cc
   ops/cuda/cuda_weights.cc
   ops/cuda/device_matrix.cc
   ops/cuda/matmul.cc
   ops/cuda/matmul_library.cc
+  ops/cuda/memory_budget.cc
   ops/cuda/nccl_communicator.cc
+  ops/cuda/rope_tables.cc
+  ops/cuda/step_buffers.cc
+  ops/cuda/step_graphs.cc
   ops/cuda/weight_uploader.cc)
 baton_library(engine_cuda
   SOURCES ${BATON_ENGINE_CUDA_SOURCES}

@@ -100,7 +100,9 @@ class GoldenHiddenTest : public ::testing::TestWithParam<EngineSetup> {
     auto plan = MakeModelPlan(checkpoint_->metadata(), 0);
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *std::move(plan);
-    ops_ = testing::MakeOps(GetParam());
+    auto ops = testing::MakeOps(GetParam(), plan_);
+    ASSERT_TRUE(ops.ok()) << ops.status();
+    ops_ = *std::move(ops);
     tokens_ = golden_->Get<std::int32_t>("input_ids");
     positions_.resize(tokens_.size());
     std::iota(positions_.begin(), positions_.end(), 0);
