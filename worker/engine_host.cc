@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "engine/model/model_plan.h"
 #include "engine/ops/ops.h"
+#include "worker/cuda_settings.h"
 #include "worker/rank_group_loader.h"
 
 namespace baton::worker {
@@ -28,24 +29,35 @@ std::uint64_t MachineBytes() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-engine::KvDType ChooseKvDType(const WorkerConfig& config) {
+absl::StatusOr<engine::KvDType> ChooseKvDType(const WorkerConfig& config,
+                                              const checkpoint::Checkpoint& checkpoint) {
+  if (config.backend == "cuda") return ChooseCudaType(config, checkpoint);
+  if (config.kv_dtype == "bf16") {
+    return absl::InvalidArgumentError(absl::StrCat("kv-dtype bf16 with backend ", config.backend,
+                                                   ", which keeps KV in f16 or f32"));
+  }
   if (config.kv_dtype == "f16") return engine::KvDType::kF16;
   if (config.kv_dtype == "f32") return engine::KvDType::kF32;
   return ComputesInF32(config) ? engine::KvDType::kF32 : engine::KvDType::kF16;
 }
 
-ModelFingerprint MakeFingerprint(const WorkerConfig& config,
-                                 const checkpoint::Checkpoint& checkpoint,
-                                 const engine::ModelPlan& plan, const engine::KvLayout& layout) {
+// Names the arithmetic. The reference sums in its own order, and so do each instruction set of the
+// CPU backend and each architecture of devices: their blocks differ in bits.
+absl::StatusOr<std::string> ComputeName(const WorkerConfig& config, engine::KvDType kv_dtype) {
+  if (config.backend == "cuda") return CudaComputeName(config, kv_dtype);
+  if (config.backend == "reference") return std::string("reference");
+  return absl::StrCat(
+      ComputesInF32(config) ? "f32 " : "fast ",
+      absl::string_view(engine::CpuInstructionSet().data(), engine::CpuInstructionSet().size()));
+}
+
+absl::StatusOr<ModelFingerprint> MakeFingerprint(const WorkerConfig& config,
+                                                 const checkpoint::Checkpoint& checkpoint,
+                                                 const engine::ModelPlan& plan,
+                                                 const engine::KvLayout& layout) {
   ModelFingerprint fingerprint;
   fingerprint.model = checkpoint.fingerprint();
-  // The reference sums in its own order, and so does each instruction set of the other backend:
-  // their blocks differ in bits.
-  fingerprint.compute = config.backend == "reference"
-                            ? "reference"
-                            : absl::StrCat(ComputesInF32(config) ? "f32 " : "fast ",
-                                           absl::string_view(engine::CpuInstructionSet().data(),
-                                                             engine::CpuInstructionSet().size()));
+  BATON_ASSIGN_OR_RETURN(fingerprint.compute, ComputeName(config, layout.dtype));
   fingerprint.kv_dtype = std::string(engine::KvDTypeName(layout.dtype));
   fingerprint.num_layers = layout.num_layers;
   fingerprint.num_kv_heads = plan.layers[0].num_kv_heads;  // of all ranks
@@ -72,6 +84,20 @@ engine::KvLayout LayoutOfAll(const engine::RankGroup& ranks, int block_size,
 void LogProgress(int done, int total) {
   if (done * 10 / total == (done - 1) * 10 / total) return;
   log::Info("loading model", {{"layers", done}, {"of", total}});
+}
+
+// ChooseNumBlocks, of a backend's own memory all that is left of its share.
+absl::StatusOr<int> BlocksOf(WorkerConfig config, const engine::KvLayout& layout,
+                             const engine::ModelRunner& runner) {
+  BATON_ASSIGN_OR_RETURN(const auto own, runner.KvMemoryLeft());
+  if (own.has_value() && config.kv_memory == 0) {
+    config.kv_memory = static_cast<std::int64_t>(*own);
+  }
+  auto blocks = ChooseNumBlocks(config, layout, runner.plan().max_context, MachineBytes());
+  if (!blocks.ok() && own.has_value()) {
+    return Annotate(blocks.status(), "what gpu-memory-utilization leaves for the KV pool");
+  }
+  return blocks;
 }
 
 // Runs `load` on a thread of the given niceness, which the compute threads it starts inherit.
@@ -132,14 +158,15 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
   auto plan = engine::MakeModelPlan(checkpoint->metadata(), config.max_model_len);
   if (!plan.ok()) return Annotate(plan.status(), config.model);
   const int max_rows = std::max(config.max_num_batched_tokens, config.max_num_seqs);
+  BATON_ASSIGN_OR_RETURN(const engine::KvDType kv_dtype, ChooseKvDType(config, *checkpoint));
   auto ranks = RunNicely(
       config.nice, [&] { return LoadRankGroup(config, checkpoint, *plan, max_rows, LogProgress); });
   if (!ranks.ok()) return Annotate(ranks.status(), config.model);
-  const engine::KvLayout layout = LayoutOfAll(**ranks, config.block_size, ChooseKvDType(config));
-  BATON_ASSIGN_OR_RETURN(const int num_blocks,
-                         ChooseNumBlocks(config, layout, plan->max_context, MachineBytes()));
+  const engine::KvLayout layout = LayoutOfAll(**ranks, config.block_size, kv_dtype);
+  BATON_ASSIGN_OR_RETURN(const int num_blocks, BlocksOf(config, layout, (*ranks)->runner(0)));
   BATON_RETURN_IF_ERROR((*ranks)->MakeKvPools(config.block_size, layout.dtype, num_blocks));
-  ModelFingerprint fingerprint = MakeFingerprint(config, *checkpoint, *plan, layout);
+  BATON_ASSIGN_OR_RETURN(ModelFingerprint fingerprint,
+                         MakeFingerprint(config, *checkpoint, *plan, layout));
   std::string name =
       config.served_model_name.empty() ? checkpoint->metadata().name : config.served_model_name;
   log::Info("model loaded", {{"model", name},

@@ -14,6 +14,7 @@
 #include "engine/parallel/cpu_rank.h"
 #include "engine/parallel/shard.h"
 #include "engine/parallel/thread_communicator.h"
+#include "worker/cuda_settings.h"
 
 namespace baton::worker {
 namespace {
@@ -31,15 +32,23 @@ engine::OpsOptions OptionsOfRank(const WorkerConfig& config) {
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOps(const WorkerConfig& config,
+                                                     const checkpoint::Checkpoint& checkpoint,
+                                                     const engine::ModelPlan& plan, int max_rows) {
+  if (config.backend == "cuda") {
+    BATON_ASSIGN_OR_RETURN(const engine::KvDType type, ChooseCudaType(config, checkpoint));
+    return MakeConfiguredCudaOps(config, type, plan, max_rows);
+  }
+  if (config.backend == "reference") return engine::MakeReferenceOps();
+  return engine::MakeCpuOps(OptionsOfRank(config));
+}
+
 absl::StatusOr<std::unique_ptr<RankGroup>> LoadOne(
     const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
     const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
-  return RankGroup::Load({}, [&](int) {
-    return ModelRunner::Load(checkpoint, plan,
-                             config.backend == "reference"
-                                 ? engine::MakeReferenceOps()
-                                 : engine::MakeCpuOps(OptionsOfRank(config)),
-                             max_rows, on_progress);
+  return RankGroup::Load({}, [&](int) -> absl::StatusOr<std::unique_ptr<ModelRunner>> {
+    BATON_ASSIGN_OR_RETURN(auto ops, MakeOps(config, *checkpoint, plan, max_rows));
+    return ModelRunner::Load(checkpoint, plan, std::move(ops), max_rows, on_progress);
   });
 }
 

@@ -26,6 +26,8 @@ struct WorkerConfig {
   std::string compute = "auto";
   std::string backend = "cpu";
   int tensor_parallel_size = 1;
+  int device = 0;
+  double gpu_memory_utilization = 0.9;
   int threads = 0;
   int nice = 0;
 
@@ -69,18 +71,27 @@ struct WorkerConfig {
           "other.");
     field(kv_blocks, "kv-blocks", {.unit = "blocks", .min = 0, .max = 1 << 24},
           "KV blocks of the pool; 0 derives the number from kv-memory.");
-    field(kv_memory, "kv-memory", {.unit = "bytes", .min = 0},
-          "Memory of the KV pool; 0 takes what max-num-seqs sequences of 2048 tokens need, at most "
-          "a quarter of the machine's memory.");
-    field(kv_dtype, "kv-dtype", {.choices = {"auto", "f16", "f32"}},
-          "Number format of the KV cache; auto is f16, or f32 when computing in f32.");
+    field(
+        kv_memory, "kv-memory", {.unit = "bytes", .min = 0},
+        "Memory of the KV pool; 0 takes what max-num-seqs sequences of 2048 tokens need, at most "
+        "a quarter of the machine's memory; with backend cuda what gpu-memory-utilization leaves.");
+    field(kv_dtype, "kv-dtype", {.choices = {"auto", "f16", "bf16", "f32"}},
+          "Number format of the KV cache; auto is f16, or f32 when computing in f32; with backend "
+          "cuda what it computes in.");
     field(dtype, "dtype", {.choices = {"auto", "half", "float16", "bfloat16", "float", "float32"}},
           "vLLM's name for the arithmetic: float and float32 mean compute=f32, the others the fast "
-          "one; weights are computed on as they are stored.");
+          "one; weights are computed on as they are stored. With backend cuda bfloat16 or float16 "
+          "(half), auto taking bfloat16 for models stored so.");
     field(compute, "compute", {.choices = {"auto", "fast", "f32"}},
           "Arithmetic: fast quantizes activations where weights are quantized, f32 does not.");
-    field(backend, "backend", {.choices = {"cpu", "reference"}},
-          "Implementation of the model's operations; reference is clear and slow.");
+    field(backend, "backend", {.choices = {"cpu", "reference", "cuda"}},
+          "Implementation of the model's operations; reference is clear and slow, cuda needs a "
+          "build with CUDA and an NVIDIA GPU.");
+    field(device, "device", {.min = 0, .max = 255},
+          "Index of the GPU, among those that CUDA_VISIBLE_DEVICES leaves; backend cuda.");
+    field(gpu_memory_utilization, "gpu-memory-utilization", {.min = 0.05, .max = 1.0},
+          "Share of the GPU's memory for weights, activations and the KV pool, which gets what is "
+          "left; backend cuda.");
     field(tensor_parallel_size, "tensor-parallel-size", {.min = 1, .max = 64, .alias = "tp"},
           "Ranks that compute the model together, each with a share of its heads and columns.");
     field(threads, "threads", {.min = 0, .max = 1024},

@@ -13,7 +13,9 @@ absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOnCuda(const EngineSetup& setup
                               .max_rows = setup.max_rows,
                               .max_sequences = setup.max_sequences,
                               .block_size = setup.block_size,
-                              .graphs = setup.graphs},
+                              .graphs = setup.graphs,
+                              // Emulation is slow, and the machine may be busy.
+                              .step_timeout = absl::Minutes(10)},
                              plan);
 }
 

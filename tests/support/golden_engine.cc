@@ -129,7 +129,8 @@ absl::StatusOr<std::vector<std::vector<std::int32_t>>> GoldenEngine::Greedy(
 
 absl::Status GoldenEngine::Forced(
     std::span<const std::int32_t> tokens, int first,
-    const std::function<void(int position, std::span<const float> logits)>& on_logits) {
+    const std::function<void(int position, std::span<const float> logits)>& on_logits,
+    int prompt_length) {
   const int length = static_cast<int>(tokens.size());
   BATON_ASSIGN_OR_RETURN(const BlockList blocks,
                          allocator_->Allocate(kv_->layout().BlocksFor(length)));
@@ -140,7 +141,8 @@ absl::Status GoldenEngine::Forced(
     const SequenceStep step{.tokens = tokens.subspan(start, count),
                             .start_position = start,
                             .block_table = blocks.ids(),
-                            .logits = start >= first ? LogitRows::kAll : LogitRows::kNone};
+                            .logits = start >= first ? LogitRows::kAll : LogitRows::kNone,
+                            .prompt_length = prompt_length};
     BATON_RETURN_IF_ERROR(
         runner_->Step(std::span(&step, 1), *kv_,
                       {.on_logits = [&](int /*index*/, int row, std::span<float> logits) {

@@ -65,10 +65,11 @@ class GoldenEngine {
       std::span<const GreedyRequest> requests);
 
   // Computes `tokens` as one sequence in steps of max_rows and shows the logits after each position
-  // from `first` on.
+  // from `first` on. `prompt_length`: as SequenceStep says.
   absl::Status Forced(
       std::span<const std::int32_t> tokens, int first,
-      const std::function<void(int position, std::span<const float> logits)>& on_logits);
+      const std::function<void(int position, std::span<const float> logits)>& on_logits,
+      int prompt_length = 0);
 
  private:
   GoldenEngine() = default;

@@ -14,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "tests/support/cuda_setups.h"
 #include "tests/support/golden_arch.h"
-#include "tests/support/golden_data.h"
 #include "tests/support/golden_engine.h"
 #include "tests/support/temp_directory.h"
 #include "tests/support/test_paths.h"
@@ -33,15 +32,16 @@ bool MayBeBest(std::span<const float> logits, std::int32_t token, double error) 
   return logits[token] + 2 * error >= logits[Best(logits)];
 }
 
-class CudaGoldenTest : public ::testing::TestWithParam<EngineSetup> {
- protected:
-  // Of a logit, as a share of the largest: half a unit in T's last place for each of about 16
-  // roundings in a row that the residual stream of two layers collects (normed, qkv, attention,
-  // gated, twice, and products of several such), added up as if they all agreed.
-  double Tolerance() const {
-    return (GetParam().kv == KvDType::kBF16 ? std::ldexp(1.0, -9) : std::ldexp(1.0, -12)) * 16;
-  }
-};
+// Of a logit, as a share of the largest: half a unit in T's last place for every rounding between
+// embedding and logits, as if they all agreed. A layer rounds the inputs, weights and outputs of
+// products, q and k after rope, softmax weights, attention and the gated product: 12; the ends
+// round embedding, last input and head.
+double Tolerance(KvDType type, std::size_t num_layers) {
+  const double half_unit = type == KvDType::kBF16 ? std::ldexp(1.0, -9) : std::ldexp(1.0, -12);
+  return half_unit * (12 * static_cast<double>(num_layers) + 3);
+}
+
+using CudaGoldenTest = ::testing::TestWithParam<EngineSetup>;
 
 TEST_P(CudaGoldenTest, ArchitecturesAreNearTheGoldenLogitsAndChooseTheirTokens) {
   const auto models = FindArchModels(GoldenDir() + "/arch");
@@ -51,16 +51,19 @@ TEST_P(CudaGoldenTest, ArchitecturesAreNearTheGoldenLogitsAndChooseTheirTokens) 
     const TempDirectory temp;
     auto engine = GoldenEngine::Create(LinkArchModel(model, temp), GetParam());
     ASSERT_TRUE(engine.ok()) << engine.status();
+    const engine::ModelPlan& plan = (*engine)->runner().plan();
+    const double tolerance = Tolerance(GetParam().kv, plan.layers.size());
     double highest = 0;
-    int num_steps = 0, num_best = 0;
+    int num_steps = 0, num_best = 0, num_near = 0;
     for (const ArchPrompt& prompt : model.prompts) {
       std::vector<std::int32_t> tokens = prompt.input_ids;
       tokens.insert(tokens.end(), prompt.greedy_ids.begin(), prompt.greedy_ids.end());
       const int first = static_cast<int>(prompt.input_ids.size()) - 1;
       double scale = 0;
       for (const float logit : prompt.last_logits) scale = std::max<double>(scale, std::abs(logit));
-      const absl::Status status =
-          (*engine)->Forced(tokens, first, [&](int position, std::span<const float> logits) {
+      const absl::Status status = (*engine)->Forced(
+          tokens, first,
+          [&](int position, std::span<const float> logits) {
             if (position == first) {
               ASSERT_EQ(logits.size(), prompt.last_logits.size());
               for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -71,46 +74,55 @@ TEST_P(CudaGoldenTest, ArchitecturesAreNearTheGoldenLogitsAndChooseTheirTokens) 
             if (position + 1 == static_cast<int>(tokens.size())) return;
             ++num_steps;
             num_best += Best(logits) == tokens[position + 1] ? 1 : 0;
-            EXPECT_TRUE(MayBeBest(logits, tokens[position + 1], Tolerance() * scale))
-                << "position " << position << " of " << tokens.size();
-          });
+            num_near += MayBeBest(logits, tokens[position + 1], tolerance * scale) ? 1 : 0;
+          },
+          first + 1);
       ASSERT_TRUE(status.ok()) << status;
     }
     std::cout << absl::StrFormat("%-28s largest logit error %.1e, best tokens %d of %d\n",
                                  model.name, highest, num_best, num_steps);
-    EXPECT_LE(highest, Tolerance());
-    EXPECT_GE(num_best, 0.95 * num_steps);
+    EXPECT_LE(highest, tolerance);
+    EXPECT_GE(num_best, 0.9 * num_steps);
+    // Where two experts are all but equal, rounding may choose the other one.
+    const bool mixture = plan.layers[0].num_experts > 0;
+    EXPECT_GE(num_near, mixture ? 0.98 * num_steps : num_steps);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGoldenTest, ::testing::ValuesIn(CudaSetups()),
                          [](const auto& tested) { return SetupName(tested.param); });
 
-// int4 weights as they are, 30 layers, 9 heads over 3: a few tokens, since emulation is slow.
-TEST(CudaSmolLm2Test, ShortestPromptGoesOnAsTheGoldenOne) {
+// int4 weights as they are, 30 layers, 9 heads over 3: a few tokens, since emulation is slow,
+// beside the CPU in float, which the golden outputs judge.
+TEST(CudaSmolLm2Test, GoesOnAsTheCpuDoesWhereThatIsSure) {
   const std::string path = SmolLm2Path();
   if (path.empty()) GTEST_SKIP() << "SmolLM2 is not here; scripts/ has the download";
-  const auto set = LoadGoldenSet(GoldenDir() + "/smollm2");
-  ASSERT_TRUE(set.ok()) << set.status();
-  const auto prompt = std::min_element(set->greedy.begin(), set->greedy.end(),
-                                       [](const GoldenPrompt& a, const GoldenPrompt& b) {
-                                         return a.prompt_ids.size() < b.prompt_ids.size();
-                                       });
+  constexpr int kTokens = 3;
+  const std::vector<std::int32_t> prompt = {1, 9690, 198, 2683, 359};
   EngineSetup setup = CudaSetup(KvDType::kF16);
-  setup.kv_tokens = 128;
+  setup.kv_tokens = 64;
   auto engine = GoldenEngine::Create(path, setup);
   ASSERT_TRUE(engine.ok()) << engine.status();
+  auto judge = GoldenEngine::Create(path, {.backend = Backend::kCpu, .kv_tokens = 64});
+  ASSERT_TRUE(judge.ok()) << judge.status();
 
-  constexpr int kTokens = 4;
-  const auto outputs = (*engine)->Greedy(std::vector<GoldenEngine::GreedyRequest>{
-      {.prompt = prompt->prompt_ids, .max_tokens = kTokens}});
+  const auto outputs = (*engine)->Greedy(
+      std::vector<GoldenEngine::GreedyRequest>{{.prompt = prompt, .max_tokens = kTokens}});
 
   ASSERT_TRUE(outputs.ok()) << outputs.status();
-  for (int i = 0; i < kTokens; ++i) {
-    // Up to the first place where the float32 model itself is in doubt.
-    if (prompt->margin[i] < 0.1) break;
-    EXPECT_EQ(outputs->at(0)[i], prompt->output_ids[i]) << "token " << i;
-  }
+  std::vector<std::int32_t> tokens = prompt;
+  tokens.insert(tokens.end(), outputs->at(0).begin(), outputs->at(0).end());
+  const int first = static_cast<int>(prompt.size()) - 1;
+  const double tolerance = Tolerance(KvDType::kF16, 30);
+  const absl::Status status =
+      (*judge)->Forced(tokens, first, [&](int position, std::span<const float> logits) {
+        if (position + 1 == static_cast<int>(tokens.size())) return;
+        const double scale = std::abs(logits[Best(logits)]);
+        EXPECT_TRUE(MayBeBest(logits, tokens[position + 1], tolerance * scale))
+            << "token " << position - first << ": " << tokens[position + 1] << " instead of "
+            << Best(logits);
+      });
+  ASSERT_TRUE(status.ok()) << status;
 }
 
 }  // namespace
