@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<DecodeWorker>> DecodeWorker::Start(
                          worker::EngineHost::Create(config));
   auto decode_worker = absl::WrapUnique(new DecodeWorker(config, role, std::move(engine)));
   if (role == session::WorkerRole::kDecode) {
+    BATON_RETURN_IF_ERROR(decode_worker->engine_->CheckTransferable());
     BATON_RETURN_IF_ERROR(decode_worker->StartReceiver(config));
   }
   BATON_RETURN_IF_ERROR(decode_worker->StartServing(config));

@@ -85,6 +85,7 @@ PrefillWorker::~PrefillWorker() = default;
 absl::StatusOr<std::unique_ptr<PrefillWorker>> PrefillWorker::Start(
     const worker::WorkerConfig& config) {
   BATON_ASSIGN_OR_RETURN(auto engine, worker::EngineHost::Create(config));
+  BATON_RETURN_IF_ERROR(engine->CheckTransferable());
   auto parts = std::make_unique<Parts>(config, std::move(engine));
   BATON_RETURN_IF_ERROR(parts->Start());
   return absl::WrapUnique(new PrefillWorker(std::move(parts)));

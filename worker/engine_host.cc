@@ -186,6 +186,13 @@ absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
   return ranks_->Step(sequences, hooks);
 }
 
+absl::Status EngineHost::CheckTransferable() const {
+  if (ranks_->kv(0).device() == engine::KvPool::kHost) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "this worker's KV cache lies in GPU memory, which no transport of this build reaches; start "
+      "workers that compute prompts themselves (role both)");
+}
+
 kvtransfer::KvMemory EngineHost::transfer_memory() const {
   kvtransfer::KvMemory memory{.block_size = layout().block_size,
                               .num_blocks = ranks_->kv(0).num_blocks()};

@@ -51,6 +51,8 @@ class EngineHost final : public StepRunner {
   KvCut cut() const {
     return {.block_size = layout().block_size, .tensor_parallel_size = ranks_->world_size()};
   }
+  // OK where the pool's bytes are the host's, which is what transfers read and write.
+  absl::Status CheckTransferable() const;
   // The pool as transfers see it.
   kvtransfer::KvMemory transfer_memory() const;
   const std::string& model_name() const { return model_name_; }

@@ -36,9 +36,9 @@ absl::Status StepGraphs::BeginRecording(cudaStream_t stream) {
 }
 
 absl::Status StepGraphs::EndRecording(const StepShape& shape, cudaStream_t stream) {
-  recording_ = false;
   cudaGraph_t graph = nullptr;
   BATON_CUDA_RETURN_IF_ERROR(cudaStreamEndCapture(stream, &graph));
+  recording_ = false;
   cudaGraphExec_t exec = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);

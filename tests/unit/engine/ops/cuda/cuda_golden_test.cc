@@ -83,9 +83,12 @@ TEST_P(CudaGoldenTest, ArchitecturesAreNearTheGoldenLogitsAndChooseTheirTokens) 
                                  model.name, highest, num_best, num_steps);
     EXPECT_LE(highest, tolerance);
     EXPECT_GE(num_best, 0.9 * num_steps);
-    // Where two experts are all but equal, rounding may choose the other one.
-    const bool mixture = plan.layers[0].num_experts > 0;
-    EXPECT_GE(num_near, mixture ? 0.98 * num_steps : num_steps);
+    // Where two experts are all but equal, rounding may choose the other one: the oftener, the
+    // coarser it is.
+    const double others = plan.layers[0].num_experts == 0   ? 0.0
+                          : GetParam().kv == KvDType::kBF16 ? 0.1
+                                                            : 0.02;
+    EXPECT_GE(num_near, (1 - others) * num_steps);
   }
 }
 
