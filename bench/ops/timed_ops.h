@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "engine/ops/ops.h"
@@ -20,9 +21,33 @@ class TimedOps final : public engine::Ops {
   // `times` outlives the wrapper.
   TimedOps(std::unique_ptr<engine::Ops> ops, Times& times) : ops_(std::move(ops)), times_(times) {}
 
-  std::unique_ptr<engine::MatrixBuffer> NewMatrix(int rows, int columns) override {
+  absl::StatusOr<std::unique_ptr<engine::MatrixBuffer>> NewMatrix(int rows, int columns) override {
     return ops_->NewMatrix(rows, columns);
   }
+  absl::StatusOr<std::unique_ptr<engine::KvPool>> NewKvPool(const engine::KvLayout& layout,
+                                                            int num_blocks) override {
+    return ops_->NewKvPool(layout, num_blocks);
+  }
+  absl::StatusOr<std::optional<std::uint64_t>> KvMemoryLeft() const override {
+    return ops_->KvMemoryLeft();
+  }
+  bool takes_rope_angles() const override { return ops_->takes_rope_angles(); }
+  absl::StatusOr<bool> BeginStep(const engine::ModelPlan& plan, const engine::StepInput& input,
+                                 engine::KvPool& kv) override {
+    return ops_->BeginStep(plan, input, kv);
+  }
+  absl::Status LayerWritten(int layer, const engine::LayerHook& on_layer) override {
+    return ops_->LayerWritten(layer, on_layer);
+  }
+  absl::Status Sample(const engine::ModelPlan& plan, const engine::EdgeWeights& edges,
+                      engine::Matrix x, const engine::StepInput& input) override {
+    return ops_->Sample(plan, edges, x, input);
+  }
+  absl::Status EndStep(const engine::StepInput& input, const engine::LayerHook& on_layer,
+                       std::span<SampledToken> tokens) override {
+    return ops_->EndStep(input, on_layer, tokens);
+  }
+  void AbandonStep() override { ops_->AbandonStep(); }
   absl::StatusOr<std::unique_ptr<engine::LayerWeights>> LoadLayer(
       const checkpoint::Checkpoint& checkpoint, const engine::ModelPlan& plan, int layer) override {
     return ops_->LoadLayer(checkpoint, plan, layer);
