@@ -116,13 +116,17 @@ std::int32_t ComputeAlone(worker::EngineHost& engine, const std::vector<std::int
 bool SameKv(worker::EngineHost& engine, int a, int b, int num_tokens) {
   const engine::KvLayout& layout = engine.layout();
   const std::size_t row = layout.element_bytes() * layout.head_dim;
+  const kvtransfer::KvMemory memory = engine.transfer_memory();
+  const auto block_at = [&](int layer, int block) {
+    return memory.ranks[0].layers[layer] + block * memory.ranks[0].block_bytes;
+  };
   for (int layer = 0; layer < layout.num_layers; ++layer) {
     for (int token = 0; token < num_tokens; ++token) {
-      const auto left = engine.kv().Block(layer, a + token / layout.block_size);
-      const auto right = engine.kv().Block(layer, b + token / layout.block_size);
+      const std::byte* left = block_at(layer, a + token / layout.block_size);
+      const std::byte* right = block_at(layer, b + token / layout.block_size);
       for (int head = 0; head < 2 * layout.num_kv_heads; ++head) {  // K's heads, then V's
         const std::size_t at = (head * layout.block_size + token % layout.block_size) * row;
-        if (std::memcmp(left.data() + at, right.data() + at, row) != 0) return false;
+        if (std::memcmp(left + at, right + at, row) != 0) return false;
       }
     }
   }
