@@ -33,7 +33,6 @@ absl::StatusOr<std::unique_ptr<DecodeWorker>> DecodeWorker::Start(
                          worker::EngineHost::Create(config));
   auto decode_worker = absl::WrapUnique(new DecodeWorker(config, role, std::move(engine)));
   if (role == session::WorkerRole::kDecode) {
-    BATON_RETURN_IF_ERROR(decode_worker->engine_->CheckTransferable());
     BATON_RETURN_IF_ERROR(decode_worker->StartReceiver(config));
   }
   BATON_RETURN_IF_ERROR(decode_worker->StartServing(config));
@@ -58,7 +57,11 @@ DecodeWorker::~DecodeWorker() {
 }
 
 absl::Status DecodeWorker::StartReceiver(const worker::WorkerConfig& config) {
+  BATON_ASSIGN_OR_RETURN(kvtransfer::DeviceTransfer device,
+                         engine_->MakeDeviceTransfer("receive", service_->registry()));
   kvtransfer::TransferReceiver::Options options;
+  options.access = std::move(device.access);
+  options.side_channels = std::move(device.side_channels);
   options.worker_id = identity_.worker_id;
   options.incarnation = identity_.incarnation;
   options.fingerprint = engine_->fingerprint();

@@ -1,5 +1,6 @@
 #include "prefill_worker/prefill_worker.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -28,12 +29,15 @@ PrefillLimits MakeLimits(const worker::WorkerConfig& config, const worker::Engin
 kvtransfer::TransferSender::Options SenderOptions(const worker::WorkerConfig& config,
                                                   const worker::WorkerIdentity& identity,
                                                   const worker::EngineHost& engine,
+                                                  kvtransfer::DeviceTransfer device,
                                                   kvtransfer::TransferMetrics& metrics) {
   kvtransfer::TransferSender::Options options;
   options.worker_id = identity.worker_id;
   options.incarnation = identity.incarnation;
   options.fingerprint = engine.fingerprint();
   options.memory = engine.transfer_memory();
+  options.access = std::move(device.access);
+  options.side_channels = std::move(device.side_channels);
   options.transport = config.transport;
   options.checksum = config.kv_checksum;
   options.metrics = &metrics;
@@ -49,23 +53,28 @@ class PrefillWorker::Parts {
       : identity_(worker::MakeWorkerIdentity(config, session::WorkerRole::kPrefill)),
         engine_(std::move(engine)),
         service_(config, session::WorkerRole::kPrefill, identity_, *engine_, clock_),
-        transfer_metrics_(service_.registry(), "send"),
-        sender_(kvtransfer::TransferSender::Create(
-            SenderOptions(config, identity_, *engine_, transfer_metrics_), clock_)),
-        scheduler_(MakeLimits(config, *engine_),
-                   {.clock = &clock_,
-                    .allocator = &engine_->allocator(),
-                    .sender = sender_.get(),
-                    .post = [this](worker::Event event) { service_.Post(std::move(event)); },
-                    .outbox = &service_.outbox(),
-                    .metrics = &service_.metrics(),
-                    .timelines = &service_.timelines()}) {}
+        transfer_metrics_(service_.registry(), "send") {}
   ~Parts() {
     service_.Stop();
     sender_.reset();  // reads the pool until here; its last callbacks find a closed queue
   }
 
-  absl::Status Start() { return service_.Start(scheduler_); }
+  absl::Status Start(const worker::WorkerConfig& config) {
+    BATON_ASSIGN_OR_RETURN(kvtransfer::DeviceTransfer device,
+                           engine_->MakeDeviceTransfer("send", service_.registry()));
+    sender_ = kvtransfer::TransferSender::Create(
+        SenderOptions(config, identity_, *engine_, std::move(device), transfer_metrics_), clock_);
+    scheduler_.emplace(MakeLimits(config, *engine_),
+                       PrefillScheduler::Parts{
+                           .clock = &clock_,
+                           .allocator = &engine_->allocator(),
+                           .sender = sender_.get(),
+                           .post = [this](worker::Event event) { service_.Post(std::move(event)); },
+                           .outbox = &service_.outbox(),
+                           .metrics = &service_.metrics(),
+                           .timelines = &service_.timelines()});
+    return service_.Start(*scheduler_);
+  }
   worker::WorkerService& service() { return service_; }
 
  private:
@@ -75,7 +84,7 @@ class PrefillWorker::Parts {
   worker::WorkerService service_;
   kvtransfer::TransferMetrics transfer_metrics_;
   std::unique_ptr<kvtransfer::TransferSender> sender_;
-  PrefillScheduler scheduler_;
+  std::optional<PrefillScheduler> scheduler_;
 };
 
 PrefillWorker::PrefillWorker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -85,9 +94,8 @@ PrefillWorker::~PrefillWorker() = default;
 absl::StatusOr<std::unique_ptr<PrefillWorker>> PrefillWorker::Start(
     const worker::WorkerConfig& config) {
   BATON_ASSIGN_OR_RETURN(auto engine, worker::EngineHost::Create(config));
-  BATON_RETURN_IF_ERROR(engine->CheckTransferable());
   auto parts = std::make_unique<Parts>(config, std::move(engine));
-  BATON_RETURN_IF_ERROR(parts->Start());
+  BATON_RETURN_IF_ERROR(parts->Start(config));
   return absl::WrapUnique(new PrefillWorker(std::move(parts)));
 }
 

@@ -186,11 +186,11 @@ absl::Status EngineHost::Step(std::span<const engine::SequenceStep> sequences,
   return ranks_->Step(sequences, hooks);
 }
 
-absl::Status EngineHost::CheckTransferable() const {
-  if (ranks_->kv(0).device() == engine::KvPool::kHost) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "this worker's KV cache lies in GPU memory, which no transport of this build reaches; start "
-      "workers that compute prompts themselves (role both)");
+absl::StatusOr<kvtransfer::DeviceTransfer> EngineHost::MakeDeviceTransfer(
+    const char* side, metrics::Registry& registry) const {
+  if (ranks_->kv(0).device() == engine::KvPool::kHost) return kvtransfer::DeviceTransfer();
+  return kvtransfer::MakeDeviceTransfer(fingerprint_, transfer_memory(),
+                                        {.metrics = &registry, .side = side});
 }
 
 kvtransfer::KvMemory EngineHost::transfer_memory() const {

@@ -7,12 +7,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/checkpoint.h"
+#include "common/metrics.h"
 #include "common/transfer_ticket.h"
 #include "engine/kv/block_allocator.h"
 #include "engine/kv/kv_layout.h"
 #include "engine/model/model_plan.h"
 #include "engine/model_runner.h"
 #include "engine/parallel/rank_group.h"
+#include "kvtransfer/device_transfer.h"
 #include "kvtransfer/transfer.h"
 #include "worker/scheduler.h"
 #include "worker/worker_config.h"
@@ -51,8 +53,11 @@ class EngineHost final : public StepRunner {
   KvCut cut() const {
     return {.block_size = layout().block_size, .tensor_parallel_size = ranks_->world_size()};
   }
-  // OK where the pool's bytes are the host's, which is what transfers read and write.
-  absl::Status CheckTransferable() const;
+  // What transfers need to reach pools in device memory; empty where they are the host's. `side`:
+  // "send" or "receive". `registry` outlives the result.
+  //   kFailedPrecondition  a build without CUDA
+  absl::StatusOr<kvtransfer::DeviceTransfer> MakeDeviceTransfer(const char* side,
+                                                                metrics::Registry& registry) const;
   // The pool as transfers see it.
   kvtransfer::KvMemory transfer_memory() const;
   const std::string& model_name() const { return model_name_; }

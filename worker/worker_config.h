@@ -111,8 +111,9 @@ struct WorkerConfig {
           "Port of the KV transfer endpoint of a decode worker; 0 picks one.");
     field(admin_port, "admin-port", {.min = 0, .max = 65535},
           "Port of /metrics, /health, /ready and /debug; 0 picks one.");
-    field(transport, "transport", {.choices = {"auto", "shm", "grpc"}},
-          "How KV blocks travel; auto is shared memory on one host, else gRPC.");
+    field(transport, "transport", {.choices = {"auto", "nccl", "shm", "grpc"}},
+          "How KV blocks travel; auto is NCCL between GPUs, else shared memory on one host, else "
+          "gRPC.");
     field(kv_checksum, "kv-checksum", {}, "Send and verify a CRC32C with every KV block.");
     field(lease, "lease", {.min = 0.5, .max = 3600},
           "How long reserved blocks wait for a sign of life from the sender.");

@@ -16,7 +16,11 @@
 namespace baton::testing {
 namespace {
 
-TEST(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
+class CudaClusterTest : public ::testing::TestWithParam<const char*> {};
+
+// A worker that does both, and prefill and decode workers whose pools lie in devices' memory, over
+// every transport.
+TEST_P(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
   ASSERT_EQ(setenv("BATON_BINARY", BATON_EMULATED_BINARY, /*overwrite=*/1), 0);
   const std::vector<std::int32_t> prompt = {17, 230, 5, 99, 41, 300, 12};
   constexpr int kTokens = 6;
@@ -27,10 +31,12 @@ TEST(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
       std::vector<GoldenEngine::GreedyRequest>{{.prompt = prompt, .max_tokens = kTokens}});
   ASSERT_TRUE(alone.ok()) << alone.status();
 
-  const auto cluster =
-      LocalCluster::Start(TinyModelPath(), {"--role=both", "--backend=cuda", "--dtype=bfloat16",
-                                            "--max-num-seqs=16", "--max-num-batched-tokens=64",
-                                            "--gpu-memory-utilization=0.5", "--max-model-len=256"});
+  const std::string kind = GetParam();
+  const bool both = kind == "both";
+  const auto cluster = LocalCluster::Start(
+      TinyModelPath(), {both ? "--role=both" : absl::StrCat("--transport=", kind), "--backend=cuda",
+                        "--dtype=bfloat16", "--max-num-seqs=16", "--max-num-batched-tokens=64",
+                        "--gpu-memory-utilization=0.5", "--max-model-len=256"});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   nlohmann::json options = GreedyOptions(kTokens);
   options["ignore_eos"] = true;
@@ -38,15 +44,20 @@ TEST(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
 
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(*tokens, alone->at(0));
-  EXPECT_TRUE(BooksAreBalancedAndIdle(**cluster, {"decode-0"}));
+  std::vector<std::string> workers = {"decode-0"};
+  if (!both) workers.push_back("prefill-0");
+  EXPECT_TRUE(BooksAreBalancedAndIdle(**cluster, workers));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaClusterTest, ::testing::Values("both", "nccl", "shm", "grpc"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 std::string Worker(const std::string& binary, const std::string& flags) {
   return absl::StrCat("timeout 60 ", binary, " decode --role both --model ", TinyModelPath(), " ",
                       flags);
 }
 
-TEST(CudaClusterTest, ABuildWithoutCudaSaysSo) {
+TEST(CudaWorkerTest, ABuildWithoutCudaSaysSo) {
   const CommandOutcome outcome = RunCommand(Worker(BATON_PLAIN_BINARY, "--backend cuda"));
 
   EXPECT_EQ(outcome.code, 1);
@@ -54,7 +65,7 @@ TEST(CudaClusterTest, ABuildWithoutCudaSaysSo) {
       << outcome.output;
 }
 
-TEST(CudaClusterTest, AMachineWithoutADeviceSaysSo) {
+TEST(CudaWorkerTest, AMachineWithoutADeviceSaysSo) {
   const CommandOutcome outcome = RunCommand(
       absl::StrCat("CUDA_EMULATION_NO_DEVICE=1 ", Worker(BATON_EMULATED_BINARY, "--backend cuda")));
 
@@ -62,7 +73,7 @@ TEST(CudaClusterTest, AMachineWithoutADeviceSaysSo) {
   EXPECT_NE(outcome.output.find("no usable GPU"), std::string::npos) << outcome.output;
 }
 
-TEST(CudaClusterTest, WhatCannotBeComputedOrHandedOverIsRefusedWithTheRemedy) {
+TEST(CudaWorkerTest, WhatCannotBeComputedOrHandedOverIsRefusedWithTheRemedy) {
   const std::string cuda = "--backend cuda --max-num-seqs 4 --max-model-len 64 ";
   // So small that workspaces and the model take more than the least share.
   ASSERT_EQ(setenv("CUDA_EMULATION_MEMORY_MB", "512", /*overwrite=*/1), 0);
@@ -70,8 +81,7 @@ TEST(CudaClusterTest, WhatCannotBeComputedOrHandedOverIsRefusedWithTheRemedy) {
            {"--dtype float32", "set dtype to auto, bfloat16 or float16"},
            {"--block-size 8", "must be 16, 32 or 64"},
            {"--device 7", "no such device: 7"},
-           {"--gpu-memory-utilization 0.05", "gpu-memory-utilization"},
-           {"--role decode", "start workers that compute prompts themselves"}}) {
+           {"--gpu-memory-utilization 0.05", "gpu-memory-utilization"}}) {
     const CommandOutcome outcome = RunCommand(Worker(BATON_EMULATED_BINARY, cuda + flags));
     EXPECT_EQ(outcome.code, 1) << flags;
     EXPECT_NE(outcome.output.find(words), std::string::npos) << flags << ": " << outcome.output;
