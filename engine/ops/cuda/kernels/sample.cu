@@ -43,7 +43,8 @@ __device__ void ForEachToken(const std::int32_t* lists, int begin, int count, in
 }
 
 // `counts`: [vocab], all zero before and after. Each token of prompt and output is treated once, by
-// whichever thread comes first: what it does is the same.
+// whichever thread comes first: what it does is the same. A barrier follows the last write of a
+// logit.
 template <int kThreads>
 __device__ void ApplyPenalties(const SampleRow& params, const std::int32_t* lists, int vocab,
                                int* counts, float* logits) {
@@ -62,7 +63,6 @@ __device__ void ApplyPenalties(const SampleRow& params, const std::int32_t* list
   output([&](int token) { atomicAdd(counts + token, 1); });
   __syncthreads();
   output(treat);
-  __syncthreads();
   prompt(treat);
   __syncthreads();
   output(reset);
@@ -115,9 +115,9 @@ __device__ double MassOf(int bucket, SampleKey mantissas) {
          0x1.0p-23;
 }
 
+// scratch.words is no longer read when it is called.
 template <int kThreads>
 __device__ void FillMasses(SampleScratch& scratch, const SampleLogits& row) {
-  __syncthreads();
   for (int bucket = threadIdx.x; bucket < kMassBuckets; bucket += kThreads) {
     scratch.words[bucket] = 0;
   }
@@ -270,8 +270,7 @@ __device__ int Draw(SampleScratch& scratch, const SampleRow& params, const Sampl
         SumInIdOrder<kThreads>(scratch, count, [&](int i) { return scratch.weights[i]; });
     DrawBestFirst(scratch, params, count, __dmul_rn(params.top_p, total), /*must_reach=*/false,
                   uniform);
-    __syncthreads();
-    return scratch.token;
+    return threadIdx.x == 0 ? scratch.token : -1;
   }
   if (params.top_p < 1.0f) {
     return DrawFromNucleus<kThreads>(scratch, params, row, own_best, uniform);
@@ -299,7 +298,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (HasPenalties(params)) {
     ApplyPenalties<kThreads>(params, lists, vocab, all_counts + offset, logits);
   }
-  __syncthreads();
   ForEachToken<kThreads>(lists, params.masked_begin, params.num_masked, vocab,
                          [&](int token) { atomicExch(logits + token, -INFINITY); });
   __syncthreads();

@@ -54,13 +54,13 @@ __device__ double SampleBlockSum(SampleScratch& scratch, double x) {
   return sum;
 }
 
+// To be called once: nothing keeps a second call from writing what the first still reads.
 template <int kThreads>
 __device__ SampleKey SampleBlockMax(SampleScratch& scratch, SampleKey key) {
   for (int distance = 16; distance > 0; distance >>= 1) {
     const SampleKey other = __shfl_xor_sync(gpu::kFullWarp, key, distance);
     if (other > key) key = other;
   }
-  __syncthreads();
   if (threadIdx.x % 32 == 0) scratch.warp_keys[threadIdx.x / 32] = key;
   __syncthreads();
   SampleKey best = 0;
@@ -111,11 +111,11 @@ __device__ void SortBestFirst(SampleScratch& scratch, int count) {
 }
 
 // Puts the keys of which `wanted` into scratch.words, in any order, and returns how many there are,
-// which may be more than the kMaxGathered that fit.
+// which may be more than the kMaxGathered that fit. A barrier lies between what it returns and the
+// next call.
 template <int kThreads, class KeyOf, class Wanted>
 __device__ int Gather(SampleScratch& scratch, int vocab, const KeyOf& key_of,
                       const Wanted& wanted) {
-  __syncthreads();
   if (threadIdx.x == 0) scratch.count = 0;
   __syncthreads();
   for (int id = threadIdx.x; id < vocab; id += kThreads) {
@@ -142,13 +142,13 @@ __device__ SampleKey KeyOfRank(SampleScratch& scratch, const SampleLogits& row, 
 
 // Sorts the `count` best logits' keys into the front of scratch.words. `own_best` is the best key
 // of the ids congruent to the thread's number modulo kThreads: the count-th best of these bounds
-// the count-th best of all from below, mostly closely. 1 <= count <= min(vocab, kMaxSorted).
+// the count-th best of all from below, mostly closely. 1 <= count <= min(vocab, kMaxSorted). To be
+// called before anything else uses scratch.words.
 template <int kThreads>
 __device__ void SortTop(SampleScratch& scratch, const SampleLogits& row, int count,
                         SampleKey own_best) {
   SampleKey bound = 0;
   if (row.vocab > kMaxGathered && count <= kThreads) {
-    __syncthreads();
     scratch.words[threadIdx.x] = own_best;
     SortBestFirst<kThreads>(scratch, kThreads);
     bound = scratch.words[count - 1];
@@ -159,7 +159,7 @@ __device__ void SortTop(SampleScratch& scratch, const SampleLogits& row, int cou
                             [&](SampleKey key) { return key >= bound; });
   };
   int gathered = gather();
-  if (gathered > kMaxGathered) {
+  if (gathered > kMaxGathered) {  // `bound` is not the best key then, and KeyOfRank has a barrier
     bound = KeyOfRank<kThreads>(scratch, row, count, bound);
     gathered = gather();
   }
@@ -167,14 +167,14 @@ __device__ void SortTop(SampleScratch& scratch, const SampleLogits& row, int cou
 }
 
 // Sums the weights of each chunk of ids into scratch.chunk_sums and returns the sum of these: in
-// the order of softmax_weights.cc, sixteen lanes a chunk.
+// the order of softmax_weights.cc, sixteen lanes a chunk. The first barrier comes after these sums
+// are written: what read them before was this function, which ends with one.
 template <int kThreads, class WeightOf>
 __device__ double SumInIdOrder(SampleScratch& scratch, int vocab, const WeightOf& weight_of) {
   constexpr int kLanes = 16;
   const int chunks = (vocab + kSampleChunk - 1) / kSampleChunk;
   const int half_warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int rounds = (chunks + kThreads / kLanes - 1) / (kThreads / kLanes);
-  __syncthreads();
   for (int round = 0; round < rounds; ++round) {
     const int chunk = round * (kThreads / kLanes) + half_warp;
     const int begin = min(chunk * kSampleChunk, vocab), end = min(begin + kSampleChunk, vocab);

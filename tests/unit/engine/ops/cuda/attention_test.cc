@@ -130,6 +130,21 @@ TYPED_TEST(CudaAttentionTest, RowsBeyondTheWorkspaceAreRightAllTheSame) {
   this->ExpectSameBits(alone, rows);  // the last of them
 }
 
+// More sequences than a warp, and than the planning block, has threads; every kind of item.
+TYPED_TEST(CudaAttentionTest, PlansManySequences) {
+  this->MakeSequences({Shape(1, 1, 8), 16}, {40, 25, 530, 33}, 15);
+  std::vector<Chunk> chunks;
+  for (int i = 0; i < 150; ++i) {
+    const int rows = i % 3 == 0 ? 18 + i % 5 : 1 + i % 2, sequence = i % 30 == 7 ? 2 : i % 2;
+    const int length = static_cast<int>(this->sequences_[sequence].k.size()) / 8;
+    chunks.push_back({sequence, length - rows - (sequence == 2 ? 0 : i % 3), rows});
+  }
+
+  const auto rows = this->Step(chunks, {.filling_sequences = 1});
+
+  this->ExpectEqualsReference(rows);
+}
+
 TYPED_TEST(CudaAttentionTest, ValuesThatARowDoesNotSeeHaveNoEffect) {
   for (const int window : {0, 30}) {
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
@@ -154,10 +169,11 @@ TYPED_TEST(CudaAttentionTest, ValuesThatARowDoesNotSeeHaveNoEffect) {
   }
 }
 
-// One block of each kernel walks over all items of its KV head.
+// One block of each kernel walks over all items of its KV head. Some splits are an odd number of
+// tiles long: their last tile lies where the next item's first one goes.
 TYPED_TEST(CudaAttentionTest, NumberOfBlocksChangesNoBit) {
-  this->MakeSequences({Shape(4, 2, 32), 16}, {1100, 300, 600}, 14);
-  const std::vector<Chunk> chunks{{0, 1090, 10}, {1, 120, 180}, {2, 598, 2}, {0, 1000, 90}};
+  this->MakeSequences({Shape(4, 2, 32), 16}, {1070, 300, 560}, 14);
+  const std::vector<Chunk> chunks{{0, 1060, 10}, {1, 120, 180}, {2, 558, 2}, {0, 970, 90}};
   const auto expected = this->Step(chunks);
   const typename AttentionWorld<TypeParam>::DeviceStep step(*this, chunks, {.filling_rows = 1});
   const KvView<TypeParam> kv{step.kv.template as<TypeParam>(), 2, 32, 16};
