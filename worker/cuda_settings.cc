@@ -1,12 +1,12 @@
 #include "worker/cuda_settings.h"
 
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "engine/ops/cuda/cuda_backend.h"
 
 namespace baton::worker {
 
@@ -36,21 +36,21 @@ absl::StatusOr<engine::KvDType> ChooseCudaType(const WorkerConfig& config,
 
 absl::StatusOr<std::unique_ptr<engine::Ops>> MakeConfiguredCudaOps(const WorkerConfig& config,
                                                                    engine::KvDType type,
-                                                                   const engine::ModelPlan& plan,
+                                                                   engine::CudaRank rank,
                                                                    int max_rows) {
-  BATON_ASSIGN_OR_RETURN(const engine::CudaDevice device,
-                         engine::DescribeCudaDevice(config.device));
-  log::Info("computing on a GPU", {{"device", config.device},
+  const int index = config.device + rank.shard.rank;
+  BATON_ASSIGN_OR_RETURN(const engine::CudaDevice device, engine::DescribeCudaDevice(index));
+  log::Info("computing on a GPU", {{"device", index},
                                    {"name", device.name},
                                    {"architecture", device.architecture},
                                    {"memory_bytes", device.memory_bytes}});
-  return engine::MakeCudaOps({.device = config.device,
-                              .type = type,
-                              .max_rows = max_rows,
-                              .max_sequences = config.max_num_seqs,
-                              .block_size = config.block_size,
-                              .memory_utilization = config.gpu_memory_utilization},
-                             plan);
+  return engine::MakeCudaRankOps({.device = index,
+                                  .type = type,
+                                  .max_rows = max_rows,
+                                  .max_sequences = config.max_num_seqs,
+                                  .block_size = config.block_size,
+                                  .memory_utilization = config.gpu_memory_utilization},
+                                 std::move(rank));
 }
 
 absl::StatusOr<std::string> CudaComputeName(const WorkerConfig& config, engine::KvDType type) {

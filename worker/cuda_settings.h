@@ -5,7 +5,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/kv/kv_layout.h"
-#include "engine/model/model_plan.h"
+#include "engine/ops/cuda/cuda_backend.h"
 #include "engine/ops/ops.h"
 #include "worker/worker_config.h"
 
@@ -18,11 +18,11 @@ namespace baton::worker {
 absl::StatusOr<engine::KvDType> ChooseCudaType(const WorkerConfig& config,
                                                const checkpoint::Checkpoint& checkpoint);
 
-// The backend on device `config.device`, for steps of at most `max_rows` rows.
-//   errors of MakeCudaOps: a build without CUDA, a machine without a device, ...
+// The backend of rank r on device `config.device` + r, for steps of at most `max_rows` rows.
+//   errors of MakeCudaRankOps: a build without CUDA, a machine without a device, ...
 absl::StatusOr<std::unique_ptr<engine::Ops>> MakeConfiguredCudaOps(const WorkerConfig& config,
                                                                    engine::KvDType type,
-                                                                   const engine::ModelPlan& plan,
+                                                                   engine::CudaRank rank,
                                                                    int max_rows);
 
 // For the fingerprint: "cuda bf16 sm_90". Devices of one architecture choose the same kernels.

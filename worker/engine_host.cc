@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -86,14 +87,30 @@ void LogProgress(int done, int total) {
   log::Info("loading model", {{"layers", done}, {"of", total}});
 }
 
+// The memory left for KV blocks over all ranks, as far as every rank has room for its part of each;
+// none where pools lie in the host's memory.
+absl::StatusOr<std::optional<std::uint64_t>> MemoryLeft(const engine::RankGroup& ranks,
+                                                        const engine::KvLayout& of_all) {
+  std::optional<std::uint64_t> least;
+  for (int rank = 0; rank < ranks.world_size(); ++rank) {
+    const engine::ModelRunner& runner = ranks.runner(rank);
+    BATON_ASSIGN_OR_RETURN(const auto own, runner.KvMemoryLeft());
+    if (!own.has_value()) continue;
+    const std::size_t block = runner.MakeKvLayout(of_all.block_size, of_all.dtype).block_bytes();
+    const std::uint64_t all = *own / block * of_all.block_bytes();
+    least = std::min(least.value_or(all), all);
+  }
+  return least;
+}
+
 // ChooseNumBlocks, of a backend's own memory all that is left of its share.
 absl::StatusOr<int> BlocksOf(WorkerConfig config, const engine::KvLayout& layout,
-                             const engine::ModelRunner& runner) {
-  BATON_ASSIGN_OR_RETURN(const auto own, runner.KvMemoryLeft());
+                             const engine::RankGroup& ranks) {
+  BATON_ASSIGN_OR_RETURN(const auto own, MemoryLeft(ranks, layout));
   if (own.has_value() && config.kv_memory == 0) {
     config.kv_memory = static_cast<std::int64_t>(*own);
   }
-  auto blocks = ChooseNumBlocks(config, layout, runner.plan().max_context, MachineBytes());
+  auto blocks = ChooseNumBlocks(config, layout, ranks.runner(0).plan().max_context, MachineBytes());
   if (!blocks.ok() && own.has_value()) {
     return Annotate(blocks.status(), "what gpu-memory-utilization leaves for the KV pool");
   }
@@ -163,7 +180,7 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const WorkerConfi
       config.nice, [&] { return LoadRankGroup(config, checkpoint, *plan, max_rows, LogProgress); });
   if (!ranks.ok()) return Annotate(ranks.status(), config.model);
   const engine::KvLayout layout = LayoutOfAll(**ranks, config.block_size, kv_dtype);
-  BATON_ASSIGN_OR_RETURN(const int num_blocks, BlocksOf(config, layout, (*ranks)->runner(0)));
+  BATON_ASSIGN_OR_RETURN(const int num_blocks, BlocksOf(config, layout, **ranks));
   BATON_RETURN_IF_ERROR((*ranks)->MakeKvPools(config.block_size, layout.dtype, num_blocks));
   BATON_ASSIGN_OR_RETURN(ModelFingerprint fingerprint,
                          MakeFingerprint(config, *checkpoint, *plan, layout));

@@ -32,13 +32,7 @@ engine::OpsOptions OptionsOfRank(const WorkerConfig& config) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOps(const WorkerConfig& config,
-                                                     const checkpoint::Checkpoint& checkpoint,
-                                                     const engine::ModelPlan& plan, int max_rows) {
-  if (config.backend == "cuda") {
-    BATON_ASSIGN_OR_RETURN(const engine::KvDType type, ChooseCudaType(config, checkpoint));
-    return MakeConfiguredCudaOps(config, type, plan, max_rows);
-  }
+std::unique_ptr<engine::Ops> MakeHostOps(const WorkerConfig& config) {
   if (config.backend == "reference") return engine::MakeReferenceOps();
   return engine::MakeCpuOps(OptionsOfRank(config));
 }
@@ -46,10 +40,39 @@ absl::StatusOr<std::unique_ptr<engine::Ops>> MakeOps(const WorkerConfig& config,
 absl::StatusOr<std::unique_ptr<RankGroup>> LoadOne(
     const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
     const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
-  return RankGroup::Load({}, [&](int) -> absl::StatusOr<std::unique_ptr<ModelRunner>> {
-    BATON_ASSIGN_OR_RETURN(auto ops, MakeOps(config, *checkpoint, plan, max_rows));
-    return ModelRunner::Load(checkpoint, plan, std::move(ops), max_rows, on_progress);
+  return RankGroup::Load({}, [&](int) {
+    return ModelRunner::Load(checkpoint, plan, MakeHostOps(config), max_rows, on_progress);
   });
+}
+
+// A device for each rank.
+absl::StatusOr<std::unique_ptr<RankGroup>> LoadOnDevices(
+    const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+    const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
+  const int world_size = config.tensor_parallel_size;
+  BATON_ASSIGN_OR_RETURN(const engine::KvDType type, ChooseCudaType(config, *checkpoint));
+  engine::RankGroupOptions options;
+  if (world_size > 1) {
+    // Before any rank waits for one that has no device.
+    const int last = config.device + world_size - 1;
+    if (auto device = engine::DescribeCudaDevice(last); !device.ok()) {
+      return Annotate(device.status(),
+                      absl::StrFormat("tensor-parallel-size %d takes devices %d to %d", world_size,
+                                      config.device, last));
+    }
+    BATON_ASSIGN_OR_RETURN(options.communicators, engine::MakeCudaGroup(world_size));
+  }
+  const auto communicators = options.communicators;
+  const auto load = [&](int rank) -> absl::StatusOr<std::unique_ptr<ModelRunner>> {
+    BATON_ASSIGN_OR_RETURN(engine::Shard shard, engine::MakeShard(plan, world_size, rank));
+    engine::ModelPlan local = engine::LocalPlan(plan, shard);
+    engine::CudaRank own{.whole = plan, .shard = std::move(shard), .communicator = nullptr};
+    if (world_size > 1) own.communicator = communicators[rank];
+    BATON_ASSIGN_OR_RETURN(auto ops, MakeConfiguredCudaOps(config, type, std::move(own), max_rows));
+    return ModelRunner::Load(checkpoint, std::move(local), std::move(ops), max_rows,
+                             rank == 0 ? on_progress : nullptr);
+  };
+  return RankGroup::Load(std::move(options), load);
 }
 
 }  // namespace
@@ -63,11 +86,14 @@ absl::StatusOr<std::unique_ptr<RankGroup>> LoadRankGroup(
     const WorkerConfig& config, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
     const engine::ModelPlan& plan, int max_rows, const std::function<void(int, int)>& on_progress) {
   const int world_size = config.tensor_parallel_size;
+  if (config.backend == "cuda") {
+    return LoadOnDevices(config, std::move(checkpoint), plan, max_rows, on_progress);
+  }
   if (world_size == 1) return LoadOne(config, std::move(checkpoint), plan, max_rows, on_progress);
   if (config.backend != "cpu") {
     return absl::FailedPreconditionError(absl::StrFormat(
         "tensor-parallel-size %d with backend %s, which computes with one rank only; use backend "
-        "cpu or leave the size at 1",
+        "cpu or cuda, or leave the size at 1",
         world_size, config.backend));
   }
   std::vector<engine::Shard> shards;

@@ -52,6 +52,28 @@ TEST_P(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaClusterTest, ::testing::Values("both", "nccl", "shm", "grpc"),
                          [](const auto& kind) { return std::string(kind.param); });
 
+TEST(CudaTensorParallelClusterTest, TwoRanksAnswerWithTheTokensOfOne) {
+  ASSERT_EQ(setenv("BATON_BINARY", BATON_EMULATED_BINARY, /*overwrite=*/1), 0);
+  ASSERT_EQ(setenv("CUDA_EMULATION_DEVICES", "2", /*overwrite=*/1), 0);
+  const std::vector<std::int32_t> prompt = {17, 230, 5, 99, 41, 300, 12};
+  nlohmann::json options = GreedyOptions(4);
+  options["ignore_eos"] = true;
+  std::vector<std::vector<std::int32_t>> answers;
+  for (const char* ranks : {"1", "2"}) {
+    const auto cluster = LocalCluster::Start(
+        TinyModelPath(), {"--role=both", "--backend=cuda", "--dtype=float16", "--max-num-seqs=16",
+                          "--max-num-batched-tokens=64", "--gpu-memory-utilization=0.5",
+                          "--max-model-len=256", absl::StrCat("--tensor-parallel-size=", ranks)});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto tokens = Complete(**cluster, prompt, options);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    answers.push_back(*tokens);
+    EXPECT_TRUE(BooksAreBalancedAndIdle(**cluster, {"decode-0"}));
+  }
+  ASSERT_EQ(unsetenv("CUDA_EMULATION_DEVICES"), 0);
+  EXPECT_EQ(answers[1], answers[0]);
+}
+
 std::string Worker(const std::string& binary, const std::string& flags) {
   return absl::StrCat("timeout 60 ", binary, " decode --role both --model ", TinyModelPath(), " ",
                       flags);
@@ -81,6 +103,7 @@ TEST(CudaWorkerTest, WhatCannotBeComputedOrHandedOverIsRefusedWithTheRemedy) {
            {"--dtype float32", "set dtype to auto, bfloat16 or float16"},
            {"--block-size 8", "must be 16, 32 or 64"},
            {"--device 7", "no such device: 7"},
+           {"--tp 2 --device 6", "tensor-parallel-size 2 takes devices 6 to 7"},
            {"--gpu-memory-utilization 0.05", "gpu-memory-utilization"}}) {
     const CommandOutcome outcome = RunCommand(Worker(BATON_EMULATED_BINARY, cuda + flags));
     EXPECT_EQ(outcome.code, 1) << flags;

@@ -5,11 +5,13 @@
 #include <cuda_runtime_api.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "engine/ops/cuda/cuda_ops.h"
+#include "engine/ops/cuda/nccl_communicator.h"
 #include "gpu/status.h"
 
 namespace baton::engine {
@@ -34,8 +36,8 @@ absl::Status CheckOptions(const CudaOptions& options) {
 }
 
 template <class T>
-absl::StatusOr<std::unique_ptr<Ops>> Make(const CudaOptions& options, const ModelPlan& plan) {
-  BATON_ASSIGN_OR_RETURN(auto ops, cuda::CudaOps<T>::Create(options, plan));
+absl::StatusOr<std::unique_ptr<Ops>> Make(const CudaOptions& options, CudaRank rank) {
+  BATON_ASSIGN_OR_RETURN(auto ops, cuda::CudaOps<T>::Create(options, std::move(rank)));
   return std::unique_ptr<Ops>(std::move(ops));
 }
 
@@ -59,11 +61,22 @@ absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
 
 absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(const CudaOptions& options,
                                                  const ModelPlan& plan) {
+  BATON_ASSIGN_OR_RETURN(Shard everything, MakeShard(plan, /*world_size=*/1, /*rank=*/0));
+  return MakeCudaRankOps(options,
+                         {.whole = plan, .shard = std::move(everything), .communicator = nullptr});
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Communicator>>> MakeCudaGroup(int world_size) {
+  BATON_ASSIGN_OR_RETURN(auto ranks, cuda::NcclCommunicator::MakeGroup({.world_size = world_size}));
+  return std::vector<std::shared_ptr<Communicator>>(ranks.begin(), ranks.end());
+}
+
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaRankOps(const CudaOptions& options, CudaRank rank) {
   BATON_RETURN_IF_ERROR(DescribeCudaDevice(options.device).status());
   BATON_RETURN_IF_ERROR(CheckOptions(options));
-  BATON_RETURN_IF_ERROR(cuda::CheckPlan(plan));
-  return options.type == KvDType::kBF16 ? Make<__nv_bfloat16>(options, plan)
-                                        : Make<__half>(options, plan);
+  BATON_RETURN_IF_ERROR(cuda::CheckPlan(LocalPlan(rank.whole, rank.shard)));
+  return options.type == KvDType::kBF16 ? Make<__nv_bfloat16>(options, std::move(rank))
+                                        : Make<__half>(options, std::move(rank));
 }
 
 }  // namespace baton::engine

@@ -2,12 +2,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/kv/kv_layout.h"
 #include "engine/model/model_plan.h"
 #include "engine/ops/ops.h"
+#include "engine/parallel/communicator.h"
+#include "engine/parallel/shard.h"
 
 // The CUDA backend as the rest of the program sees it: no type of CUDA. A build without CUDA links
 // engine/ops/no_cuda/cuda_backend.cc instead, where every function says so.
@@ -45,5 +48,24 @@ absl::StatusOr<CudaDevice> DescribeCudaDevice(int index);
 //   kFailedPrecondition a model of shapes that the kernels do not take; says which
 //   kResourceExhausted  no room on the device for activations
 absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(const CudaOptions& options, const ModelPlan& plan);
+
+// The communicators of `world_size` ranks, in order, not yet connected.
+//   kUnimplemented  a build without CUDA; errors of NCCL
+absl::StatusOr<std::vector<std::shared_ptr<Communicator>>> MakeCudaGroup(int world_size);
+
+// One rank of a group on several devices.
+struct CudaRank {
+  ModelPlan whole;  // the plan of the whole model; ops are called with LocalPlan(whole, shard)
+  Shard shard;
+  std::shared_ptr<Communicator> communicator;  // the rank's own, of MakeCudaGroup
+};
+
+// As MakeCudaOps, of one rank. All ranks call it at the same time, each on its own thread with a
+// device of its own, and wait there for each other. Every rank is called the same way; rows of x
+// are whole on every rank, q and attention have the rank's heads, logits and sampled tokens are
+// rank 0's alone. No step is recorded.
+//   kFailedPrecondition  also where a rank's share has a shape that the kernels do not take
+//   kDeadlineExceeded    not all ranks came
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaRankOps(const CudaOptions& options, CudaRank rank);
 
 }  // namespace baton::engine

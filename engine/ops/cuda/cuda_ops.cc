@@ -10,6 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
+#include "common/check.h"
 #include "common/status.h"
 #include "engine/ops/cuda/kernels/activation.h"
 #include "engine/ops/cuda/kernels/add.h"
@@ -93,10 +94,10 @@ absl::Status CheckPlan(const ModelPlan& plan) {
 
 template <class T>
 absl::StatusOr<std::unique_ptr<CudaOps<T>>> CudaOps<T>::Create(const CudaOptions& options,
-                                                               const ModelPlan& plan) {
-  auto ops = absl::WrapUnique(new CudaOps(options));
+                                                               CudaRank rank) {
+  const ModelPlan plan = LocalPlan(rank.whole, rank.shard);
+  auto ops = absl::WrapUnique(new CudaOps(options, std::move(rank)));
   BATON_RETURN_IF_ERROR(ops->Enter());
-  BATON_ASSIGN_OR_RETURN(ops->shard_, MakeShard(plan, /*world_size=*/1, /*rank=*/0));
   const int max_blocks = (plan.max_context + options.block_size - 1) / options.block_size;
   CudaStepOptions step;
   step.buffers.largest = {.num_rows = options.max_rows,
@@ -106,7 +107,8 @@ absl::StatusOr<std::unique_ptr<CudaOps<T>>> CudaOps<T>::Create(const CudaOptions
   step.buffers.list_tokens = static_cast<int>(std::min<std::int64_t>(
       kMaxListTokens, std::int64_t{2} * options.max_sequences * plan.max_context));
   step.num_layers = static_cast<int>(plan.layers.size());
-  step.graphs = options.graphs;
+  // A graph that holds calls of NCCL would have to be gone before its communicator.
+  step.graphs = options.graphs && ops->rank_.shard.world_size == 1;
   step.timeout = options.step_timeout;
   BATON_ASSIGN_OR_RETURN(ops->step_, CudaStep::Create(step));
   BATON_ASSIGN_OR_RETURN(ops->sampling_,
@@ -121,12 +123,25 @@ absl::StatusOr<std::unique_ptr<CudaOps<T>>> CudaOps<T>::Create(const CudaOptions
   const std::size_t row_bytes = options.max_sequences * sizeof(int);
   BATON_ASSIGN_OR_RETURN(ops->host_rows_, gpu::PinnedBuffer::Create(row_bytes));
   BATON_ASSIGN_OR_RETURN(ops->rows_, gpu::DeviceBuffer::Create(row_bytes));
+  if (ops->rank_.shard.world_size > 1) BATON_RETURN_IF_ERROR(ops->Connect());
   return ops;
+}
+
+template <class T>
+absl::Status CudaOps<T>::Connect() {
+  communicator_ = std::dynamic_pointer_cast<NcclCommunicator>(rank_.communicator);
+  BATON_CHECK(communicator_ != nullptr, "a rank without a communicator of MakeCudaGroup");
+  BATON_ASSIGN_OR_RETURN(
+      link_,
+      RankLink::Create(rank_.whole, rank_.shard.rank, rank_.shard.world_size, communicator_.get(),
+                       {.max_rows = options_.max_rows, .max_samples = options_.max_sequences}));
+  return communicator_->Connect(stream());
 }
 
 template <class T>
 CudaOps<T>::~CudaOps() {
   Enter().IgnoreError();
+  if (communicator_ != nullptr) communicator_->Disconnect();  // uses the stream until then
 }
 
 template <class T>
@@ -178,18 +193,18 @@ absl::StatusOr<std::optional<std::uint64_t>> CudaOps<T>::KvMemoryLeft() const {
 
 template <class T>
 absl::StatusOr<std::unique_ptr<LayerWeights>> CudaOps<T>::LoadLayer(
-    const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan, int layer) {
+    const checkpoint::Checkpoint& checkpoint, const ModelPlan& /*plan*/, int layer) {
   BATON_RETURN_IF_ERROR(Enter());
   BATON_ASSIGN_OR_RETURN(auto uploader, WeightUploader::Create(ElementTypeOf<T>()));
-  return LoadCudaLayer(checkpoint, plan, shard_, layer, *uploader);
+  return LoadCudaLayer(checkpoint, rank_.whole, rank_.shard, layer, *uploader);
 }
 
 template <class T>
 absl::StatusOr<std::unique_ptr<EdgeWeights>> CudaOps<T>::LoadEdges(
-    const checkpoint::Checkpoint& checkpoint, const ModelPlan& plan) {
+    const checkpoint::Checkpoint& checkpoint, const ModelPlan& /*plan*/) {
   BATON_RETURN_IF_ERROR(Enter());
   BATON_ASSIGN_OR_RETURN(auto uploader, WeightUploader::Create(ElementTypeOf<T>()));
-  return LoadCudaEdges(checkpoint, plan, shard_, *uploader);
+  return LoadCudaEdges(checkpoint, rank_.whole, rank_.shard, *uploader);
 }
 
 // ---- the course of a step
@@ -207,7 +222,15 @@ absl::StatusOr<bool> CudaOps<T>::BeginStep(const ModelPlan& /*plan*/, const Step
 
 template <class T>
 absl::Status CudaOps<T>::LayerWritten(int layer, const LayerHook& on_layer) {
-  return step_->LayerWritten(layer, on_layer);
+  return step_->LayerWritten(layer, WhileConnected(on_layer));
+}
+
+template <class T>
+LayerHook CudaOps<T>::WhileConnected(const LayerHook& on_layer) const {
+  if (!on_layer || link_.alone()) return on_layer;
+  return [this, &on_layer](int layer) {
+    if (link_.status().ok()) on_layer(layer);
+  };
 }
 
 template <class T>
@@ -217,14 +240,16 @@ absl::Status CudaOps<T>::Sample(const ModelPlan& plan, const EdgeWeights& edges,
   const StepBuffers& buffers = step_->buffers();
   BATON_RETURN_IF_ERROR(DeviceLogits(plan, static_cast<const CudaEdges&>(edges), x,
                                      buffers.sampled_rows(), buffers.shape().num_samples));
-  return sampling_.Choose(*step_);
+  return link_.first() ? sampling_.Choose(*step_) : absl::OkStatus();
 }
 
 template <class T>
 absl::Status CudaOps<T>::EndStep(const StepInput& input, const LayerHook& on_layer,
                                  std::span<SampledToken> tokens) {
   BATON_RETURN_IF_ERROR(step_->Launch());
-  BATON_RETURN_IF_ERROR(step_->AwaitLayers(on_layer));
+  BATON_RETURN_IF_ERROR(step_->AwaitLayers(WhileConnected(on_layer)));
+  BATON_RETURN_IF_ERROR(link_.status());
+  if (!link_.first()) return absl::OkStatus();
   return sampling_.Collect(*step_, input.samples, tokens);
 }
 
@@ -244,7 +269,7 @@ absl::Status CudaOps<T>::Embed(const ModelPlan& plan, const EdgeWeights& edges,
   BATON_RETURN_IF_ERROR(attention_.Fill(batch, stream()));
   BATON_CUDA_RETURN_IF_ERROR(EmbedRows(own.embedding->view(), batch.tokens, num_rows(),
                                        own.vocab.begin, plan.embedding_scale, x.f32(), stream()));
-  return absl::OkStatus();
+  return link_.alone() ? absl::OkStatus() : link_.SumRows(num_rows(), x.f32());
 }
 
 template <class T>
@@ -295,20 +320,30 @@ absl::Status CudaOps<T>::PagedAttention(const ModelPlan& plan, int layer,
 template <class T>
 absl::Status CudaOps<T>::AddProduct(const DeviceLinear& linear, const void* in,
                                     const gpu::DeviceBuffer& post_norm, float eps, Matrix x) {
-  const bool normed = post_norm.bytes() > 0;
+  float* const part = PartOrNull(post_norm);
   BATON_RETURN_IF_ERROR(matmul_->Multiply(linear,
                                           {.x = in,
                                            .num_rows = num_rows(),
-                                           .y = normed ? activations_.added.data() : x.data,
+                                           .y = part != nullptr ? part : x.f32(),
                                            .float_output = true,
-                                           .add = !normed,
+                                           .add = part == nullptr,
                                            .add_bias = true},
                                           stream()));
-  if (!normed) return absl::OkStatus();
-  BATON_CUDA_RETURN_IF_ERROR(AddToResidual({.parts = activations_.added.as<const float>(),
-                                            .norm_weight = post_norm.as<const float>(),
-                                            .eps = eps},
-                                           num_rows(), x.columns, x.f32(), stream()));
+  return part != nullptr ? AddPart(post_norm, eps, x) : absl::OkStatus();
+}
+
+template <class T>
+float* CudaOps<T>::PartOrNull(const gpu::DeviceBuffer& post_norm) const {
+  if (!link_.alone()) return link_.Part(num_rows());
+  return post_norm.bytes() > 0 ? activations_.added.as<float>() : nullptr;
+}
+
+template <class T>
+absl::Status CudaOps<T>::AddPart(const gpu::DeviceBuffer& post_norm, float eps, Matrix x) {
+  Addition addition{.norm_weight = FloatsOrNull(post_norm), .eps = eps};
+  if (!link_.alone()) return link_.AddParts(addition, num_rows(), x.f32(), stream());
+  addition.parts = activations_.added.as<const float>();
+  BATON_CUDA_RETURN_IF_ERROR(AddToResidual(addition, num_rows(), x.columns, x.f32(), stream()));
   return absl::OkStatus();
 }
 
@@ -377,17 +412,12 @@ absl::Status CudaOps<T>::AddExperts(const LayerPlan& shape, const CudaLayer& lay
                                                   .num_pairs = experts.num_pairs(),
                                                   .y = a.expert_out.data()},
                                                  stream()));
-  const bool normed = layer.mlp_post_norm.bytes() > 0;
+  float* const part = PartOrNull(layer.mlp_post_norm);
   BATON_CUDA_RETURN_IF_ERROR(
       CombineExperts(experts, a.choice(), groups.pair_places, a.expert_out.as<const T>(), x.columns,
-                     {.add = !normed, .bias = layer.expert_down.linear.bias_or_null()},
-                     normed ? a.added.as<float>() : x.f32(), stream()));
-  if (!normed) return absl::OkStatus();
-  BATON_CUDA_RETURN_IF_ERROR(AddToResidual({.parts = a.added.as<const float>(),
-                                            .norm_weight = layer.mlp_post_norm.as<const float>(),
-                                            .eps = shape.norm_eps},
-                                           num_rows(), x.columns, x.f32(), stream()));
-  return absl::OkStatus();
+                     {.add = part == nullptr, .bias = layer.expert_down.linear.bias_or_null()},
+                     part != nullptr ? part : x.f32(), stream()));
+  return part != nullptr ? AddPart(layer.mlp_post_norm, shape.norm_eps, x) : absl::OkStatus();
 }
 
 template <class T>
@@ -396,12 +426,18 @@ absl::Status CudaOps<T>::DeviceLogits(const ModelPlan& plan, const CudaEdges& ed
   BATON_CUDA_RETURN_IF_ERROR(RmsNorm(x.f32(), rows, num_rows, edges.norm.as<const float>(),
                                      x.columns, plan.norm_eps, activations_.normed.as<T>(),
                                      stream()));
-  BATON_RETURN_IF_ERROR(matmul_->Multiply(*edges.head,
-                                          {.x = activations_.normed.data(),
-                                           .num_rows = num_rows,
-                                           .y = sampling_.logits(),
-                                           .float_output = true},
-                                          stream()));
+  BATON_RETURN_IF_ERROR(
+      matmul_->Multiply(*edges.head,
+                        {.x = activations_.normed.data(),
+                         .num_rows = num_rows,
+                         .y = link_.alone() ? sampling_.logits() : link_.OwnLogits(num_rows),
+                         .y_stride = link_.logits_stride(),
+                         .float_output = true},
+                        stream()));
+  if (!link_.alone()) {
+    BATON_RETURN_IF_ERROR(link_.GatherLogits(num_rows, sampling_.logits(), stream()));
+    if (!link_.first()) return absl::OkStatus();
+  }
   BATON_CUDA_RETURN_IF_ERROR(SoftCap(plan.logit_softcap,
                                      static_cast<std::size_t>(num_rows) * plan.vocab_size,
                                      sampling_.logits(), stream()));
@@ -419,9 +455,14 @@ absl::Status CudaOps<T>::Logits(const ModelPlan& plan, const EdgeWeights& edges,
         cudaMemcpyAsync(rows_.data(), host_rows_.data(), bytes, cudaMemcpyHostToDevice, stream()));
     BATON_RETURN_IF_ERROR(
         DeviceLogits(plan, static_cast<const CudaEdges&>(edges), x, rows_.as<const int>(), count));
-    BATON_ASSIGN_OR_RETURN(const std::span<float> values, sampling_.Fetch(*step_, 0, count));
-    logits = std::copy(values.begin(), values.end(), logits);
     rows = rows.subspan(count);
+    if (!link_.first()) {
+      BATON_RETURN_IF_ERROR(step_->Await());  // host_rows_ is written again
+      continue;
+    }
+    BATON_ASSIGN_OR_RETURN(const std::span<float> values, sampling_.Fetch(*step_, 0, count));
+    BATON_RETURN_IF_ERROR(link_.status());
+    logits = std::copy(values.begin(), values.end(), logits);
   }
   return absl::OkStatus();
 }

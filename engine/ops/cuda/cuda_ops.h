@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "engine/ops/cuda/activations.h"
 #include "engine/ops/cuda/attention_plans.h"
@@ -9,10 +10,11 @@
 #include "engine/ops/cuda/cuda_step.h"
 #include "engine/ops/cuda/cuda_weights.h"
 #include "engine/ops/cuda/matmul.h"
+#include "engine/ops/cuda/nccl_communicator.h"
+#include "engine/ops/cuda/rank_link.h"
 #include "engine/ops/cuda/rope_tables.h"
 #include "engine/ops/cuda/weight_uploader.h"
 #include "engine/ops/ops.h"
-#include "engine/parallel/shard.h"
 #include "gpu/device_buffer.h"
 
 namespace baton::engine::cuda {
@@ -24,8 +26,8 @@ namespace baton::engine::cuda {
 template <class T>
 class CudaOps final : public Ops {
  public:
-  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const CudaOptions& options,
-                                                         const ModelPlan& plan);
+  // Connects the rank to the others, where there are any.
+  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const CudaOptions& options, CudaRank rank);
   ~CudaOps() override;
 
   absl::StatusOr<std::unique_ptr<MatrixBuffer>> NewMatrix(int rows, int columns) override;
@@ -61,16 +63,23 @@ class CudaOps final : public Ops {
   void AbandonStep() override;
 
  private:
-  explicit CudaOps(const CudaOptions& options) : options_(options) {}
+  CudaOps(const CudaOptions& options, CudaRank rank) : options_(options), rank_(std::move(rank)) {}
   int num_rows() const { return step_->buffers().shape().num_rows; }
   cudaStream_t stream() const { return step_->stream(); }
   // Makes the device current to the calling thread.
   absl::Status Enter() const;
+  absl::Status Connect();
+  // `on_layer`, but for layers that the device seems to have written because the group has failed.
+  LayerHook WhileConnected(const LayerHook& on_layer) const;
 
   absl::Status Normalize(Matrix x, const gpu::DeviceBuffer& weight, float eps);
   // x += PostNorm(linear * in), the norm being none where `post_norm` is empty.
   absl::Status AddProduct(const DeviceLinear& linear, const void* in,
                           const gpu::DeviceBuffer& post_norm, float eps, Matrix x);
+  // Where a product that is added to x is to be put before: null: nowhere, it is added at once.
+  float* PartOrNull(const gpu::DeviceBuffer& post_norm) const;
+  // x += PostNorm(what was put there, by all ranks).
+  absl::Status AddPart(const gpu::DeviceBuffer& post_norm, float eps, Matrix x);
   // x += PostNorm(the mixture of experts of `normed`).
   absl::Status AddExperts(const LayerPlan& shape, const CudaLayer& layer, Matrix x);
   // The first rows of the sampling's logits, of rows `rows` (device memory) of x.
@@ -78,6 +87,7 @@ class CudaOps final : public Ops {
                             const int* rows, int num_rows);
 
   const CudaOptions options_;
+  const CudaRank rank_;
   std::unique_ptr<CudaStep> step_;
   CudaSampling sampling_;
   std::unique_ptr<Matmul> matmul_;
@@ -87,7 +97,8 @@ class CudaOps final : public Ops {
   // Rows whose logits the host wants, some at a time.
   gpu::PinnedBuffer host_rows_;
   gpu::DeviceBuffer rows_;
-  Shard shard_;  // everything
+  std::shared_ptr<NcclCommunicator> communicator_;  // null: alone
+  RankLink link_;
 };
 
 // Whether the kernels take models of this plan.

@@ -15,11 +15,6 @@
 
 namespace baton::engine::cuda {
 
-// Up to this many bytes a rank, an all-gather and a sum in rank order by every rank itself (the
-// parts of Addition, kernels/add.h) are used in place of an all-reduce: a decode step's messages
-// are bound by latency, and one exchange has half of that of a reduce-scatter and an all-gather.
-inline constexpr std::size_t kOneShotBytes = std::size_t{256} << 10;
-
 struct NcclGroupOptions {
   int world_size = 1;
   absl::Duration connect_timeout = absl::Minutes(2);  // until all ranks have connected

@@ -35,6 +35,7 @@ set(BATON_ENGINE_CUDA_SOURCES
   ops/cuda/matmul_library.cc
   ops/cuda/memory_budget.cc
   ops/cuda/nccl_communicator.cc
+  ops/cuda/rank_link.cc
   ops/cuda/rope_tables.cc
   ops/cuda/step_buffers.cc
   ops/cuda/step_graphs.cc

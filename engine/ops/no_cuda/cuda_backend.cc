@@ -21,4 +21,13 @@ absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(const CudaOptions& /*options*/,
   return NoCuda();
 }
 
+absl::StatusOr<std::vector<std::shared_ptr<Communicator>>> MakeCudaGroup(int /*world_size*/) {
+  return NoCuda();
+}
+
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaRankOps(const CudaOptions& /*options*/,
+                                                     CudaRank /*rank*/) {
+  return NoCuda();
+}
+
 }  // namespace baton::engine

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <functional>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +12,7 @@
 #include "gpu/device_buffer.h"
 #include "gpu/status.h"
 #include "gpu/stream.h"
+#include "tests/unit/engine/ops/cuda/rank_threads.h"
 
 // Ranks as threads of one process, each with an emulated device.
 namespace baton::engine::cuda {
@@ -25,36 +24,6 @@ class NcclCommunicatorTest : public ::testing::Test {
  protected:
   void TearDown() override { cuda_emulation::ClearFaults(); }
 };
-
-using Ranks = std::vector<std::shared_ptr<NcclCommunicator>>;
-using Body = std::function<absl::Status(NcclCommunicator&, cudaStream_t)>;
-
-Ranks MakeRanks(NcclGroupOptions options) {
-  auto ranks = NcclCommunicator::MakeGroup(options);
-  EXPECT_TRUE(ranks.ok()) << ranks.status().ToString();
-  return *std::move(ranks);
-}
-
-// Runs `body` on a thread of each rank, connected; the ranks leave when all are done.
-std::vector<absl::Status> RunAll(const Ranks& ranks, const Body& body) {
-  std::vector<absl::Status> statuses(ranks.size());
-  std::vector<gpu::Stream> streams(ranks.size());
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      EXPECT_EQ(cudaSetDevice(static_cast<int>(rank)), cudaSuccess);
-      auto stream = gpu::Stream::Create();
-      EXPECT_TRUE(stream.ok()) << stream.status().ToString();
-      streams[rank] = *std::move(stream);
-      statuses[rank] = ranks[rank]->Connect(streams[rank].get());
-      if (statuses[rank].ok()) statuses[rank] = body(*ranks[rank], streams[rank].get());
-      cudaStreamSynchronize(streams[rank].get());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& rank : ranks) rank->Disconnect();
-  return statuses;
-}
 
 TEST_F(NcclCommunicatorTest, SumsAndGathersAlikeOnEveryRank) {
   for (const int world_size : {1, 2, 3, kDevices}) {
