@@ -30,6 +30,8 @@ for file in json.load(open(sys.argv[1]))["files"]:
     source = pathlib.Path(file["file"]).read_text().splitlines()
     counts = {}
     for line in file["lines"]:  # one entry per instance of a template
+        if line.get("gcovr/noncode"):
+            continue
         number = line["line_number"]
         counts[number] = counts.get(number, 0) + line["count"]
     for number, count in sorted(counts.items()):
