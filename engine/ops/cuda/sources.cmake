@@ -8,7 +8,6 @@ set(BATON_ENGINE_CUDA_KERNELS
   ops/cuda/kernels/attention_plan.cu
   ops/cuda/kernels/attention_prefill.cu
   ops/cuda/kernels/dequantize.cu
-  ops/cuda/kernels/embed.cu
   ops/cuda/kernels/experts.cu
   ops/cuda/kernels/grouped_matmul.cu
   ops/cuda/kernels/qkv_rope.cu
