@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,7 @@ TEST_P(CudaClusterTest, AnswersWithTheTokensOfTheEngineAlone) {
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaClusterTest, ::testing::Values("both", "nccl", "shm", "grpc"),
                          [](const auto& kind) { return std::string(kind.param); });
 
+// One worker of one or two ranks; then KV of two ranks handed to one.
 TEST(CudaTensorParallelClusterTest, TwoRanksAnswerWithTheTokensOfOne) {
   ASSERT_EQ(setenv("BATON_BINARY", BATON_EMULATED_BINARY, /*overwrite=*/1), 0);
   ASSERT_EQ(setenv("CUDA_EMULATION_DEVICES", "2", /*overwrite=*/1), 0);
@@ -59,11 +61,14 @@ TEST(CudaTensorParallelClusterTest, TwoRanksAnswerWithTheTokensOfOne) {
   nlohmann::json options = GreedyOptions(4);
   options["ignore_eos"] = true;
   std::vector<std::vector<std::int32_t>> answers;
-  for (const char* ranks : {"1", "2"}) {
+  for (const auto& [form, ranks] : std::vector<std::pair<std::string, std::string>>{
+           {"--role=both", "--tensor-parallel-size=1"},
+           {"--role=both", "--tensor-parallel-size=2"},
+           {"--transport=nccl", "--prefill-tensor-parallel-size=2"}}) {
     const auto cluster = LocalCluster::Start(
-        TinyModelPath(), {"--role=both", "--backend=cuda", "--dtype=float16", "--max-num-seqs=16",
-                          "--max-num-batched-tokens=64", "--gpu-memory-utilization=0.5",
-                          "--max-model-len=256", absl::StrCat("--tensor-parallel-size=", ranks)});
+        TinyModelPath(),
+        {form, ranks, "--backend=cuda", "--dtype=float16", "--max-num-seqs=16",
+         "--max-num-batched-tokens=64", "--gpu-memory-utilization=0.4", "--max-model-len=256"});
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     const auto tokens = Complete(**cluster, prompt, options);
     ASSERT_TRUE(tokens.ok()) << tokens.status();
@@ -72,6 +77,7 @@ TEST(CudaTensorParallelClusterTest, TwoRanksAnswerWithTheTokensOfOne) {
   }
   ASSERT_EQ(unsetenv("CUDA_EMULATION_DEVICES"), 0);
   EXPECT_EQ(answers[1], answers[0]);
+  EXPECT_EQ(answers[2], answers[0]);
 }
 
 std::string Worker(const std::string& binary, const std::string& flags) {
