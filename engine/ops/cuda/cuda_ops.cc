@@ -222,7 +222,7 @@ absl::StatusOr<bool> CudaOps<T>::BeginStep(const ModelPlan& /*plan*/, const Step
 
 template <class T>
 absl::Status CudaOps<T>::LayerWritten(int layer, const LayerHook& on_layer) {
-  return step_->LayerWritten(layer, WhileConnected(on_layer));
+  return step_->LayerWritten(layer, on_layer, /*report=*/link_.alone());
 }
 
 template <class T>

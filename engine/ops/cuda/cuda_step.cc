@@ -62,11 +62,11 @@ absl::StatusOr<bool> CudaStep::Begin(const StepInput& input) {
   return mode_ != StepGraphs::Mode::kReplay;
 }
 
-absl::Status CudaStep::LayerWritten(int layer, const LayerHook& on_layer) {
+absl::Status CudaStep::LayerWritten(int layer, const LayerHook& on_layer, bool report) {
   if (!on_layer) return absl::OkStatus();
   BATON_RETURN_IF_ERROR(layers_[layer].Record(stream()));
   num_written_ = layer + 1;
-  while (num_reported_ < num_written_) {
+  while (report && num_reported_ < num_written_) {
     const cudaError_t error = cudaEventQuery(layers_[num_reported_].get());
     if (error == cudaErrorNotReady) break;
     BATON_CUDA_RETURN_IF_ERROR(error);

@@ -31,9 +31,10 @@ class CudaStep {
 
   // As Ops::BeginStep.
   absl::StatusOr<bool> Begin(const StepInput& input);
-  // As Ops::LayerWritten: marks the place in the stream, and calls the hook for the layers before
-  // which the device has passed.
-  absl::Status LayerWritten(int layer, const LayerHook& on_layer);
+  // As Ops::LayerWritten: marks the place in the stream, and, if `report`, calls the hook for the
+  // layers that the device has passed. A hook that waits for other ranks must not be called before
+  // all work of the step is enqueued: theirs waits for it.
+  absl::Status LayerWritten(int layer, const LayerHook& on_layer, bool report);
   // Starts the work of a step that was recorded just now or before.
   absl::Status Launch();
   // Waits until all work is done, layer by layer.
